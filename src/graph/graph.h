@@ -1,0 +1,94 @@
+/* graph.h: the backward walk, placement, the memory plan, and the run. */
+#ifndef LOAM_GRAPH_H
+#define LOAM_GRAPH_H
+
+#include "core/core.h"
+#include "device/device.h"
+#include "op/op.h"
+
+/* ---- backward (backward.c) ---------------------------------------------------------------- */
+
+/* Appends the nodes that compute d loss / d p for every parameter p below `loss` (one element),
+ * leaving p->grad. Refuses, with op and node named, where an op on the way has no backward.
+ * With `checkpoint`, the nodes of each transformer block (node->block >= 0) are computed again
+ * when the walk reaches the block, so that only blocks' inputs stay in memory. */
+loam_status loam_graph_backward(loam_graph *g, loam_node *loss, bool checkpoint, loam_error *e);
+
+/* ---- plan (plan.c) ------------------------------------------------------------------------ */
+
+typedef struct loam_plan loam_plan;
+
+typedef struct loam_plan_memory {
+    size_t activation_bytes; /* the arena that holds every planned node, at its peak */
+    size_t scratch_bytes;
+    size_t weight_bytes; /* leaves that are bound to a map */
+    size_t leaf_bytes;   /* other leaves: parameters, moments, inputs */
+} loam_plan_memory;
+
+typedef struct loam_split {
+    int device; /* index in the plan's devices */
+    int first, n_nodes;
+    char reason[LOAM_REASON_BYTES]; /* why an earlier device did not take the split's first node */
+} loam_split;
+
+/* Keeps what the graph's outputs need (nodes marked is_output, parameters' final in-place ops), in
+ * order; places each node on the first device that supports it; lays out storage by liveness.
+ * Leaves must be bound before the run, not before the plan. devices[0] is preferred. The graph
+ * and the devices must outlive the plan. */
+loam_status loam_plan_create(loam_graph *g, loam_device *const *devices, int n_devices,
+                             loam_plan **out, loam_error *e);
+void loam_plan_free(loam_plan *p); /* NULL is fine */
+void loam_plan_memory_of(const loam_plan *p, loam_plan_memory *out);
+int loam_plan_n_nodes(const loam_plan *p); /* nodes that compute something */
+int loam_plan_n_splits(const loam_plan *p);
+const loam_split *loam_plan_split_at(const loam_plan *p, int i);
+
+/* Allocates the plan's memory (before the first run; later calls do nothing). Several plans that
+ * never run at the same time may share one workspace: the larger one's memory serves both. */
+typedef struct loam_workspace loam_workspace;
+loam_workspace *loam_workspace_new(void); /* NULL when memory ran out */
+void loam_workspace_free(loam_workspace *w);
+loam_status loam_plan_prepare(loam_plan *p, loam_workspace *w, loam_error *e);
+loam_status loam_plan_run(loam_plan *p, loam_error *e);
+
+/* Host access to bound or planned storage, whole and dense. */
+loam_status loam_node_write(loam_node *n, const void *src, size_t bytes, loam_error *e);
+loam_status loam_node_read(const loam_node *n, void *dst, size_t bytes, loam_error *e);
+
+/* ---- parity (parity.c) -------------------------------------------------------------------- */
+
+typedef enum loam_parity_outcome {
+    LOAM_PARITY_PASS,
+    LOAM_PARITY_FAIL,
+    LOAM_PARITY_REFUSED
+} loam_parity_outcome;
+
+typedef struct loam_parity_result {
+    const loam_case *c;
+    const char *op; /* ggml's name */
+    loam_parity_outcome outcome;
+    double nmse;                    /* against the double-precision reference; infinity for NaN */
+    double time_ms;                 /* median of repeated runs; 0 unless perf was asked */
+    double flops;                   /* of one run, counted from the shapes; 0 where meaningless */
+    double bytes;                   /* that must move: each operand once */
+    int64_t n_grad;                 /* gradient elements checked by central differences */
+    double grad_nmse;               /* of those against the backward rule */
+    char reason[LOAM_REASON_BYTES]; /* of a refusal, or of a failure */
+} loam_parity_result;
+
+typedef struct loam_parity_options {
+    const char *op;   /* NULL: all */
+    const char *type; /* NULL: all */
+    bool grad;
+    bool perf;
+    bool skip_slow;
+    uint64_t seed;
+} loam_parity_options;
+
+/* Runs every selected case on the device and calls `report` for each; stops early, with
+ * LOAM_E_CANCELLED, when report returns false. A miss is a result, not an error of this call. */
+loam_status loam_parity_run(loam_device *d, const loam_parity_options *o,
+                            bool (*report)(void *user, const loam_parity_result *r), void *user,
+                            loam_error *e);
+
+#endif /* LOAM_GRAPH_H */
