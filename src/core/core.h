@@ -39,7 +39,8 @@ bool loam_size_add(size_t a, size_t b, size_t *out);
 
 /* All of Loam's heap memory comes from here, so that tests can make the Nth allocation fail.
  * loam_alloc returns zeroed memory aligned to 64 bytes, or NULL; loam_alloc(0) is a valid
- * pointer. loam_realloc keeps the first min(old, new) bytes; new bytes are not zeroed. */
+ * pointer. loam_realloc keeps the first min(old, new) bytes; new bytes are not zeroed, and the
+ * result is aligned to 16 bytes only. When it fails the old memory stays valid. */
 void *loam_alloc(size_t bytes);
 void *loam_realloc(void *p, size_t bytes);
 void loam_free(void *p);
@@ -107,7 +108,7 @@ uint64_t loam_hash(const void *bytes, size_t n_bytes, uint64_t seed);
 
 /* ---- files (file.c) ----------------------------------------------------------------------- */
 
-/* A whole file mapped read-only. */
+/* A whole file mapped read-only (private). Directories, empty files and devices are refused. */
 typedef struct loam_map {
     const uint8_t *data;
     size_t bytes;
@@ -122,7 +123,9 @@ loam_status loam_read_file(const char *path, size_t max_bytes, char **data, size
                            loam_error *e);
 
 /* A file that appears whole or not at all: bytes go to a file beside `path`, commit() syncs and
- * renames it over `path`, discard() removes it. Exactly one of the two ends it; both free it. */
+ * renames it over `path`, discard() removes it. Exactly one of the two ends it; both free it, a
+ * commit() that fails too (the file that stood at `path` is then untouched). Symbolic links are
+ * followed. Errors name the path, the system's reason and, for writes, how many bytes. */
 typedef struct loam_file_writer loam_file_writer;
 loam_status loam_file_writer_open(const char *path, loam_file_writer **out, loam_error *e);
 loam_status loam_file_writer_write(loam_file_writer *w, const void *bytes, size_t n_bytes,
