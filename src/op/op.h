@@ -118,6 +118,7 @@ struct loam_graph {
     int capacity;
     loam_type activation; /* of results of products and look-ups of weights: F32; F64 in checks */
     int block;            /* stamped on new nodes */
+    struct loam_case_fill *fills; /* how a parity case's inputs are filled */
     loam_error error;
 };
 
@@ -221,6 +222,13 @@ typedef enum loam_fill {
     LOAM_FILL_RANGES,     /* I32 [2, n]: packed causal sequences of length a, window b (0: none) */
     LOAM_FILL_PERMUTATION /* integers: a random permutation of 0 .. ne-1 (distinct ids) */
 } loam_fill;
+
+typedef struct loam_case_fill {
+    struct loam_case_fill *next;
+    loam_node *node;
+    loam_fill fill;
+    double a, b;
+} loam_case_fill;
 
 /* A leaf that the tester fills; float leaves take the graph's activation type where type is F32.
  * `grad` makes it a parameter, so that --grad checks it. */
