@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-/* Handed out when memory ran out, so that op files need not check; the list is marked failed. */
-static loam_case spare;
-
 loam_case *loam_case_add(loam_case_list *list, loam_op op, loam_type type,
                          loam_node *(*build)(loam_graph *, const loam_case *), const char *format,
                          ...)
@@ -15,7 +12,7 @@ loam_case *loam_case_add(loam_case_list *list, loam_op op, loam_type type,
         loam_case *cases = loam_realloc(list->cases, (size_t)capacity * sizeof *cases);
         if (!cases) {
             list->failed = true;
-            return &spare;
+            return &list->spare;
         }
         list->cases = cases;
         list->capacity = capacity;

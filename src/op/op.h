@@ -201,7 +201,8 @@ struct loam_case_list {
     loam_case *cases;
     int n;
     int capacity;
-    bool failed; /* memory ran out */
+    bool failed;     /* memory ran out */
+    loam_case spare; /* handed out then */
 };
 /* Adds a case with op, type and label (printf) set, for the op file to complete; never NULL: after
  * a failure it hands out a spare. */
