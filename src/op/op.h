@@ -10,7 +10,7 @@
 #include "core/core.h"
 #include "tensor/tensor.h"
 
-#define LOAM_MAX_SRC 6
+#define LOAM_MAX_SRC 8
 #define LOAM_NAME_BYTES 64
 
 typedef enum loam_op {
@@ -72,6 +72,9 @@ typedef union loam_op_params {
     struct {
         int64_t ne0_rows; /* GET_ROWS_BACK: rows of the result */
     } rows;
+    struct {
+        float max_norm;
+    } clip; /* CLIP_NORM */
 } loam_op_params;
 
 /* A value of the graph: what computes it, from what, and the tensor it becomes. */
@@ -212,16 +215,19 @@ loam_case *loam_case_add(loam_case_list *list, loam_op op, loam_type type,
 
 /* How the tester fills a case's inputs. */
 typedef enum loam_fill {
-    LOAM_FILL_NORMAL,     /* normals times `a` plus `b` */
-    LOAM_FILL_UNIFORM,    /* uniform in [a, b) */
-    LOAM_FILL_IDS,        /* integers uniform in [a, b) */
-    LOAM_FILL_CONSTANT,   /* a */
-    LOAM_FILL_ONE_HOT,    /* each row of ne0: one 1, else 0; a share `a` of rows all zero */
-    LOAM_FILL_SOFT,       /* each row: non-negative, sums to 1; a share `a` of rows all zero */
-    LOAM_FILL_HUGE_ONE,   /* normals, and one value per row of size `a` */
-    LOAM_FILL_MASK,       /* 0, or -infinity with probability a; a share `b` of whole rows masked */
-    LOAM_FILL_RANGES,     /* I32 [2, n]: packed causal sequences of length a, window b (0: none) */
-    LOAM_FILL_PERMUTATION /* integers: a random permutation of 0 .. ne-1 (distinct ids) */
+    LOAM_FILL_NORMAL,   /* normals times `a` plus `b` */
+    LOAM_FILL_UNIFORM,  /* uniform in [a, b) */
+    LOAM_FILL_IDS,      /* integers uniform in [a, b) */
+    LOAM_FILL_CONSTANT, /* a */
+    LOAM_FILL_ONE_HOT,  /* each row of ne0: one 1, else 0; a share `a` of rows all zero */
+    LOAM_FILL_SOFT,     /* each row: non-negative, sums to 1; a share `a` of rows all zero */
+    LOAM_FILL_HUGE_ONE, /* normals, and one value per row of size `a` */
+    LOAM_FILL_MASK,     /* 0, or -infinity with probability a; a share `b` of whole rows masked */
+    LOAM_FILL_RANGES,   /* I32 [2, n]: packed causal sequences of length a, window b (0: none) */
+    LOAM_FILL_PERMUTATION, /* integers: a random permutation of 0 .. ne-1 (distinct ids) */
+    LOAM_FILL_SAME_RANGE,  /* I32 [2, n]: every pair is (a, b) */
+    LOAM_FILL_ADAMW        /* [7]: hyper of OPT_STEP_ADAMW at step a with alpha b, beta1 0.9,
+                              beta2 0.999, eps 1e-8, weight decay 0.01 */
 } loam_fill;
 
 typedef struct loam_case_fill {
@@ -276,11 +282,16 @@ loam_node *loam_repeat(loam_graph *g, loam_node *a, const int64_t ne[LOAM_MAX_DI
 loam_node *loam_repeat_back(loam_graph *g, loam_node *a, const int64_t ne[LOAM_MAX_DIMS]);
 
 /* mul_mat.c: MUL_MAT a [k, m, A2, A3], b [k, n, B2, B3] -> [m, n, B2, B3],
- * y[i, j] = sum_k a[k, i] b[k, j]; A2 | B2, A3 | B3 (a repeats). a may be any block type. */
+ * y[i, j] = sum_k a[k, i] b[k, j]; A2 | B2, A3 | B3 (a repeats: batch (i2, i3) of y reads batch
+ * (i2 / (B2/A2), i3 / (B3/A3)) of a, as in ggml). a may be any block type, its rows contiguous;
+ * b F32 (F64, F16, BF16) in any strides. */
 loam_node *loam_mul_mat(loam_graph *g, loam_node *a, loam_node *b);
 /* out_prod.c: OUT_PROD a [m, k, A2, A3], b [n, k, B2, B3] -> [m, n, B2, B3],
- * y[i, j] = sum_k a[i, k] b[j, k]; a repeats. a may be any block type; b in any strides. */
+ * y[i, j] = sum_k a[i, k] b[j, k]; a repeats as in MUL_MAT. a may be any block type, its rows
+ * contiguous; b in any strides. _into writes the product over `dst` (src[2], [m, n, B2, B3], any
+ * strides, no gradient) and the result shares dst's storage. */
 loam_node *loam_out_prod(loam_graph *g, loam_node *a, loam_node *b);
+loam_node *loam_out_prod_into(loam_graph *g, loam_node *a, loam_node *b, loam_node *dst);
 
 /* rms_norm.c: over ne0, y = x / sqrt(mean(x^2) + eps). BACK: (dy, x) -> dx. */
 loam_node *loam_rms_norm(loam_graph *g, loam_node *x, float eps);
@@ -322,7 +333,8 @@ loam_node *loam_set_rows(loam_graph *g, loam_node *a, loam_node *b, loam_node *i
  * v [dv, n_head_kv, K], ranges I32 [2, T]: query t sees keys [begin, end) (causal, packed and
  * windowed attention and caches are all ranges; an empty range gives zeros) -> [dv, n_head, T];
  * head h reads head h / (n_head / n_head_kv). aux: log-sum-exp [n_head, T].
- * BACK -> [dv*... flat]: dq, dk, dv one after the other in one dense 1-D node. */
+ * BACK (src: dy, q, k, v, ranges, attn, aux) -> [d*n_head*T + d*n_head_kv*K + dv*n_head_kv*K]:
+ * dq, dk, dv one after the other in one dense 1-D node. */
 loam_node *loam_flash_attn_ext(loam_graph *g, loam_node *q, loam_node *k, loam_node *v,
                                loam_node *ranges, float scale);
 loam_node *loam_flash_attn_back(loam_graph *g, loam_node *dy, loam_node *attn);
