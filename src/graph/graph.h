@@ -31,15 +31,17 @@ typedef struct loam_split {
     char reason[LOAM_REASON_BYTES]; /* why an earlier device did not take the split's first node */
 } loam_split;
 
-/* Keeps what the graph's outputs need (nodes marked is_output, parameters' final in-place ops), in
+/* Keeps what the graph's outputs (nodes marked is_output, in-place results among them) need, in
  * order; places each node on the first device that supports it; lays out storage by liveness.
- * Leaves must be bound before the run, not before the plan. devices[0] is preferred. The graph
- * and the devices must outlive the plan. */
+ * A leaf that is not bound when the plan is made gets storage of the plan's own, zeroed, that
+ * lasts as long as the plan. A node that no device takes is an error with each device's reason.
+ * The graph and the devices must outlive the plan; a graph has one plan. */
 loam_status loam_plan_create(loam_graph *g, loam_device *const *devices, int n_devices,
                              loam_plan **out, loam_error *e);
 void loam_plan_free(loam_plan *p); /* NULL is fine */
 void loam_plan_memory_of(const loam_plan *p, loam_plan_memory *out);
 int loam_plan_n_nodes(const loam_plan *p); /* nodes that compute something */
+const loam_node *loam_plan_node_at(const loam_plan *p, int i);
 int loam_plan_n_splits(const loam_plan *p);
 const loam_split *loam_plan_split_at(const loam_plan *p, int i);
 
