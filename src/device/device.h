@@ -64,6 +64,10 @@ typedef struct loam_device_api {
     loam_status (*run)(loam_device *d, loam_node *const *nodes, int n_nodes, loam_buffer *scratch,
                        loam_error *e);
     loam_status (*synchronize)(loam_device *d, loam_error *e);
+    /* Lowers the largest decoded piece of a weight (loam_device_options.decode_scratch_bytes), so
+     * that checks reach several row blocks with small weights; 0 restores the device's default. A
+     * device that decodes nothing to memory does nothing. Asked before scratch_bytes and run. */
+    void (*set_scratch_limit)(loam_device *d, size_t bytes);
 } loam_device_api;
 
 struct loam_device {

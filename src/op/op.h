@@ -173,6 +173,8 @@ typedef struct loam_op_def {
     void (*backward)(loam_graph *g, loam_node *n, loam_node *dy);
     /* Declares the parity cases; NULL for leaves and views only. */
     void (*cases)(loam_case_list *list);
+    /* Floating-point operations of one run, from the shapes; NULL: one per element of the result. */
+    double (*flops)(const loam_node *n);
 } loam_op_def;
 
 const loam_op_def *loam_op_get(loam_op op);
@@ -258,7 +260,9 @@ loam_node *loam_permute(loam_graph *g, loam_node *a, int axis0, int axis1, int a
 loam_node *loam_transpose(loam_graph *g, loam_node *a); /* swaps dimensions 0 and 1 */
 
 /* cpy.c: CPY writes a's elements in order over b's (same number of elements, any types and
- * strides; in place in b); CONT makes a dense copy; CAST (a CPY into a new dense node). */
+ * strides; in place in b); CONT makes a dense copy; CAST (a CPY into a new dense node;
+ * F32 stands for the graph's activation type, so that checks in F64 stay F64). Quantized types are
+ * read, never written. */
 loam_node *loam_cpy(loam_graph *g, loam_node *a, loam_node *b);
 loam_node *loam_cont(loam_graph *g, loam_node *a);
 loam_node *loam_cast(loam_graph *g, loam_node *a, loam_type type);
@@ -280,6 +284,10 @@ loam_node *loam_sum_rows(loam_graph *g, loam_node *a); /* [1, ne1, ne2, ne3] */
 /* repeat.c: a tiled to b's shape; its backward sums the tiles. */
 loam_node *loam_repeat(loam_graph *g, loam_node *a, const int64_t ne[LOAM_MAX_DIMS]);
 loam_node *loam_repeat_back(loam_graph *g, loam_node *a, const int64_t ne[LOAM_MAX_DIMS]);
+/* The same, written over `dst` (src[1]: the result's shape in any strides, no gradient); the result
+ * shares dst's storage. */
+loam_node *loam_repeat_into(loam_graph *g, loam_node *a, loam_node *dst);
+loam_node *loam_repeat_back_into(loam_graph *g, loam_node *a, loam_node *dst);
 
 /* mul_mat.c: MUL_MAT a [k, m, A2, A3], b [k, n, B2, B3] -> [m, n, B2, B3],
  * y[i, j] = sum_k a[k, i] b[k, j]; A2 | B2, A3 | B3 (a repeats: batch (i2, i3) of y reads batch
