@@ -54,6 +54,9 @@ typedef struct loam_gguf loam_gguf;
  * the others are found beside it and all tensors appear as one list. The tensor data is not read.
  */
 loam_status loam_gguf_open(const char *path, loam_gguf **out, loam_error *e);
+/* The same for looking at a file only: tensor data may be missing, as in a file of which nothing
+ * but the header was downloaded. Tensors that are not wholly in the file have t.data == NULL. */
+loam_status loam_gguf_open_header(const char *path, loam_gguf **out, loam_error *e);
 void loam_gguf_close(loam_gguf *g);
 
 const char *loam_gguf_path(const loam_gguf *g);
@@ -71,7 +74,8 @@ int64_t loam_gguf_n_tensors(const loam_gguf *g);
 const loam_gguf_tensor *loam_gguf_tensor_at(const loam_gguf *g, int64_t i);
 const loam_gguf_tensor *loam_gguf_find_tensor(const loam_gguf *g, const char *name);
 
-/* XXH3-64 over metadata, tensor infos and tensor data of all shards, as a file's identity. */
+/* XXH3-64 of all bytes of the file, as its identity (what `xxhsum -H3` prints); of a split model
+ * each part's hash is the seed of the next part's. Reads the whole file. */
 uint64_t loam_gguf_hash(const loam_gguf *g);
 
 /* Typed reads. Integer kinds convert between each other where the value fits; f32 and f64 too.
@@ -86,7 +90,8 @@ loam_status loam_kv_bool(const loam_gguf *g, const char *key, bool required, boo
 /* A slice into the map, not NUL-terminated. */
 loam_status loam_kv_string(const loam_gguf *g, const char *key, bool required, loam_slice *out,
                            loam_error *e);
-/* Element i of a numeric array (or of a scalar with i == 0). The caller has checked i < kv->n. */
+/* Element i of a numeric array (or of a scalar with i == 0). The caller has checked i < kv->n.
+ * Strings give 0; int_at cuts fractions off and clamps to int64. */
 double loam_kv_number_at(const loam_kv *kv, uint64_t i);
 int64_t loam_kv_int_at(const loam_kv *kv, uint64_t i);
 
@@ -94,7 +99,9 @@ int64_t loam_kv_int_at(const loam_kv *kv, uint64_t i);
 
 /* Collects metadata and tensors, then writes a v3 file beside the target and renames it.
  * Setters copy their arguments; tensor data is not copied and must live until write().
- * Failed setters are remembered and reported by write(). */
+ * Failed setters are remembered and reported by write(). Setting a key again replaces its value.
+ * Tensor data is padded to general.alignment if that key is set (a u32 power of two, 8 to 4096),
+ * else to 32 bytes. A NULL writer (memory ran out) may be passed on: write() reports it. */
 typedef struct loam_gguf_writer loam_gguf_writer;
 loam_gguf_writer *loam_gguf_writer_new(void);
 void loam_gguf_writer_free(loam_gguf_writer *w);
@@ -108,7 +115,8 @@ void loam_gguf_set_array(loam_gguf_writer *w, const char *key, loam_kv_type elem
                          const void *values, uint64_t n); /* numeric kinds, host byte order */
 void loam_gguf_set_string_array(loam_gguf_writer *w, const char *key, const loam_slice *values,
                                 uint64_t n);
-/* Copies one entry as it is from an open file (for merged models). */
+/* Copies one entry as it is from an open file (for merged models). The keys that say how a model
+ * is split into files (split.no, split.count, split.tensors.count) are left out. */
 void loam_gguf_set_kv(loam_gguf_writer *w, const loam_kv *kv);
 /* `t` is dense. Names must be unique and under 64 bytes. */
 void loam_gguf_add_tensor(loam_gguf_writer *w, const char *name, int n_dims, const loam_tensor *t);
