@@ -89,6 +89,13 @@ static loam_node *lora_product(loam_build *b, const loam_lora_pair *p, loam_node
     return loam_mul_mat(b->g, bb, loam_scale(b->g, loam_mul_mat(b->g, a, x), p->scale));
 }
 
+static void mark_linear(loam_build *b, const char *name)
+{
+    const loam_gguf_tensor *t = loam_gguf_find_tensor(b->m->gguf, name);
+    if (t)
+        b->linears[t - loam_gguf_tensor_at(b->m->gguf, 0)] = true;
+}
+
 loam_node *loam_build_linear(loam_build *b, int64_t layer, const char *part, loam_node *x,
                              int64_t n_out)
 {
@@ -97,6 +104,8 @@ loam_node *loam_build_linear(loam_build *b, int64_t layer, const char *part, loa
     char name[LOAM_NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", part);
     loam_tensor_name weight = loam_block_name(layer, name);
+    if (b->linears)
+        mark_linear(b, weight.text);
     loam_node *y =
         loam_mul_mat(b->g, loam_build_weight(b, weight.text, x->t.ne[0], n_out, true), x);
     loam_set_name(y, "%s", weight.text);

@@ -27,9 +27,9 @@ loam_status loam_hparams_read(const loam_gguf *g, const loam_arch *arch, loam_hp
 loam_node *loam_build_weight(loam_build *b, const char *name, int64_t ne0, int64_t ne1,
                              bool required);
 
-/* "blk.<layer>.<part>", for the two functions below and for messages. */
+/* "blk.<layer>.<part>". */
 typedef struct loam_tensor_name {
-    char text[LOAM_NAME_BYTES];
+    char text[2 * LOAM_NAME_BYTES];
 } loam_tensor_name;
 loam_tensor_name loam_block_name(int64_t layer, const char *part);
 
@@ -47,5 +47,8 @@ loam_node *loam_build_block(loam_build *b, int64_t layer, loam_node *x,
                             const loam_block_style *style);
 /* Embedding, all blocks of one style, last norm. */
 loam_node *loam_build_decoder(loam_build *b, const loam_block_style *style);
+
+/* lora.c: lays out the factors of l's pairs, all A before all B, and makes their buffer. */
+loam_status loam_lora_allocate(loam_lora *l, loam_device *device, loam_error *e);
 
 #endif /* LOAM_MODEL_BUILD_H */

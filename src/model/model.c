@@ -96,14 +96,15 @@ static loam_status refuse_unused(const loam_base *m, const bool *used, loam_erro
 }
 
 /* Builds the graph for one token, only to see that every tensor is there, fits and is used. */
-static loam_status try_build(const loam_base *m, loam_error *e)
+static loam_status try_build(loam_base *m, loam_error *e)
 {
     loam_build b = {.m = m, .n_tokens = 1};
     loam_status status = loam_graph_create(LOAM_TYPE_F32, &b.g, e);
     if (status != LOAM_OK)
         return status;
     b.used = loam_alloc((size_t)loam_gguf_n_tensors(m->gguf) * sizeof *b.used);
-    if (!b.used)
+    b.linears = m->linears = loam_alloc((size_t)loam_gguf_n_tensors(m->gguf) * sizeof *b.linears);
+    if (!b.used || !b.linears)
         status = loam_fail(e, LOAM_E_MEMORY, "no memory to check a model's tensors");
     if (status == LOAM_OK)
         status = loam_build_begin(&b, e);
@@ -155,6 +156,7 @@ void loam_base_close(loam_base *m)
     for (int i = 0; m->shards && i < loam_gguf_n_shards(m->gguf); i++)
         loam_buffer_free(m->shards[i]);
     loam_free(m->shards);
+    loam_free(m->linears);
     loam_tokenizer_free(m->tokenizer);
     loam_gguf_close(m->gguf);
     loam_free(m);

@@ -40,6 +40,7 @@ typedef struct loam_base {
     char name[128]; /* general.name, or the file's name */
     loam_device *device;
     loam_buffer **shards; /* one over each file's map */
+    bool *linears;        /* by tensor index: a block linear, which an adapter may target */
 } loam_base;
 
 /* Opens a model on a device: checks the architecture, its metadata and every tensor's shape, and
@@ -136,7 +137,10 @@ typedef struct loam_build {
     loam_node *cache_rows; /* I32 [n_tokens]: where the cache takes this graph's keys */
 
     loam_node **factors; /* leaves of the adapter's A and B, 2 per pair; made on first use */
-    bool *used;          /* base tensors that the graph reads, by index in the file; or NULL */
+    /* By index in the file, filled while building where not NULL: which base tensors the graph
+     * reads, and which of them are block linears. */
+    bool *used;
+    bool *linears;
 } loam_build;
 
 /* Fills b's input leaves and factor table from g, m, lora, cache, n_tokens. */
