@@ -6,6 +6,7 @@
 #define LOAM_TENSOR_H
 
 #include "core/core.h"
+#include "tensor/blocks.h"
 
 #define LOAM_MAX_DIMS 4
 
@@ -44,7 +45,9 @@ typedef enum loam_type {
     LOAM_TYPE_TQ2_0 = 35,
     LOAM_TYPE_MXFP4 = 39,
     LOAM_TYPE_NVFP4 = 40,
-    LOAM_TYPE_COUNT = 41
+    LOAM_TYPE_Q1_0 = 41,
+    LOAM_TYPE_Q2_0 = 42,
+    LOAM_TYPE_COUNT = 43
 } loam_type;
 
 /* The largest block of any type, in elements and bytes (for stack buffers). */
@@ -52,7 +55,12 @@ typedef enum loam_type {
 #define LOAM_MAX_BLOCK_BYTES 512
 
 /* What a type is. `decode` turns whole blocks into floats, exactly as the format defines them;
- * `encode` is NULL where Loam does not write the type. n is a multiple of block_ne. */
+ * `encode` is NULL where Loam does not write the type. n is a multiple of block_ne.
+ *
+ * Encoders of block types search the block scales for the least squared error (weighted towards
+ * larger values), take NaN as 0, and saturate what the format cannot reach, infinities included:
+ * what they write decodes to finite values, whatever the input. F16 and BF16 convert as IEEE does
+ * (overflow to infinity, NaN stays NaN); integers round to nearest and saturate, NaN gives 0. */
 typedef struct loam_type_info {
     const char *name; /* ggml's spelling: "f32", "q4_K", "iq2_xxs" */
     int64_t block_ne;
@@ -62,8 +70,9 @@ typedef struct loam_type_info {
     void (*encode)(const float *in, void *blocks, int64_t n);
 } loam_type_info;
 
-/* NULL for numbers that are no type (gaps and beyond). */
+/* NULL for numbers that are no type (gaps and beyond). Static storage. */
 const loam_type_info *loam_type_get(int type);
+/* "unknown" for numbers that are no type. */
 const char *loam_type_name(loam_type type);
 /* False where no type has that name (any case). */
 bool loam_type_from_name(const char *name, loam_type *out);
@@ -76,13 +85,15 @@ void loam_decode(loam_type type, const void *blocks, float *out, int64_t n);
 /* Encodes n floats; LOAM_E_UNSUPPORTED where the type has no encoder. */
 loam_status loam_encode(loam_type type, const float *in, void *blocks, int64_t n, loam_error *e);
 
-/* Fills n elements of any type with valid random data whose values are of the order of `scale`:
- * encoded normals where there is an encoder, else random blocks with sane block scales. */
+/* Fills n elements (whole blocks) of any type with valid random data whose values are of the order
+ * of `scale`: encoded normals where there is an encoder, else random blocks whose scales are set
+ * so that each block's root mean square is `scale`. Never NaN or infinite. */
 loam_status loam_random_fill(loam_type type, loam_rng *rng, float scale, void *blocks, int64_t n,
                              loam_error *e);
 
+/* Scalar formats (half.c); NaN stays NaN, f32_to_f16 makes it quiet. */
 float loam_f16_to_f32(uint16_t h);
-uint16_t loam_f32_to_f16(float f); /* round to nearest even */
+uint16_t loam_f32_to_f16(float f); /* round to nearest even; overflow gives infinity */
 float loam_bf16_to_f32(uint16_t h);
 uint16_t loam_f32_to_bf16(float f); /* round to nearest even; NaN stays NaN */
 
