@@ -10,6 +10,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define MAPS_ARE_GUARDED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MAPS_ARE_GUARDED 1
+#endif
+#endif
+#ifdef MAPS_ARE_GUARDED
+#include <sanitizer/asan_interface.h>
+#endif
+
 /* ---- reading ------------------------------------------------------------------------------ */
 
 static loam_status open_for_reading(const char *path, int *fd, struct stat *info, loam_error *e)
@@ -27,6 +38,23 @@ static loam_status open_for_reading(const char *path, int *fd, struct stat *info
         return loam_fail(e, LOAM_E_IO, "'%s' is a directory; give the path of a file", path);
     }
     return LOAM_OK;
+}
+
+/* A file ends inside its last page. AddressSanitizer builds make reads of the rest of that page an
+ * error (they would give zeros) and must take the mark off before the page serves anything else. */
+static void guard_tail(const loam_map *m, bool on)
+{
+#ifdef MAPS_ARE_GUARDED
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t tail = (0 - m->bytes) & (page - 1);
+    if (on)
+        ASAN_POISON_MEMORY_REGION(m->data + m->bytes, tail);
+    else
+        ASAN_UNPOISON_MEMORY_REGION(m->data + m->bytes, tail);
+#else
+    (void)m;
+    (void)on;
+#endif
 }
 
 loam_status loam_map_open(const char *path, loam_map *out, loam_error *e)
@@ -56,12 +84,14 @@ loam_status loam_map_open(const char *path, loam_map *out, loam_error *e)
                          strerror(code));
     }
     *out = (loam_map){.data = data, .bytes = (size_t)info.st_size, .fd = fd};
+    guard_tail(out, true);
     return LOAM_OK;
 }
 
 void loam_map_close(loam_map *m)
 {
     if (m->data) {
+        guard_tail(m, false);
         munmap((void *)m->data, m->bytes);
         close(m->fd);
     }
