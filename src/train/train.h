@@ -1,0 +1,142 @@
+/* train.h: data sets, batches, the schedule, the training loop, evaluation. */
+#ifndef LOAM_TRAIN_H
+#define LOAM_TRAIN_H
+
+#include "core/core.h"
+#include "graph/graph.h"
+#include "model/model.h"
+#include "text/text.h"
+
+/* ---- data sets (dataset.c and the format files it calls) ----------------------------------- */
+
+/* One example: a run of tokens, of which some are trained on: trained[i] says whether the loss of
+ * predicting token i from those before it counts (never true for the first). */
+typedef struct loam_example {
+    int64_t first; /* in the set's token arrays */
+    int64_t n_tokens;
+    int64_t n_trained;
+    int32_t file; /* index in the set's files */
+    int64_t line; /* 1-based; of a plain text, the line where the window begins */
+} loam_example;
+
+typedef enum loam_overlong {
+    LOAM_OVERLONG_DROP,
+    LOAM_OVERLONG_TRUNCATE,
+    LOAM_OVERLONG_SPLIT,
+    LOAM_OVERLONG_ERROR
+} loam_overlong;
+
+typedef enum loam_train_on {
+    LOAM_TRAIN_ON_ASSISTANT, /* every assistant turn; completions; all of a plain text */
+    LOAM_TRAIN_ON_LAST,      /* the last assistant turn */
+    LOAM_TRAIN_ON_ALL        /* every token */
+} loam_train_on;
+
+typedef struct loam_dataset_options {
+    int64_t max_seq_length; /* tokens */
+    loam_overlong overlong;
+    loam_train_on train_on;
+    bool skip_bad; /* leave unusable lines out and count them, instead of ending */
+} loam_dataset_options;
+
+typedef struct loam_dataset {
+    int32_t *tokens;
+    uint8_t *trained;
+    int64_t n_tokens;
+    loam_example *examples;
+    int64_t n_examples;
+    int64_t n_trained;
+    char **files;
+    int n_files;
+    uint64_t hash; /* of tokens, masks and boundaries: what the set is, for resume and provenance */
+    int64_t n_bad, n_overlong, n_truncated, n_split, n_untrained; /* lines, with their reasons */
+} loam_dataset;
+
+/* Reads a data file for a model: JSONL with {"text"}, {"prompt", "completion"} or {"messages"}
+ * (rendered with the model's own chat template), or plain text, which is cut into windows.
+ * Errors name file:line:column, what was found and what was expected. An empty set, or one in
+ * which nothing is trained, is an error. */
+loam_status loam_dataset_load(const loam_base *m, const char *path, const loam_dataset_options *o,
+                              loam_dataset **out, loam_error *e);
+void loam_dataset_free(loam_dataset *d); /* NULL is fine */
+
+/* Moves a seeded share of the examples into a second set (at least one, never all). */
+loam_status loam_dataset_split(loam_dataset *d, double share, uint64_t seed, loam_dataset **out,
+                               loam_error *e);
+
+/* ---- batches (batch.c) -------------------------------------------------------------------- */
+
+/* Several packed rows laid end to end. Attention stays inside each example: token t sees the keys
+ * [ranges[2t], ranges[2t + 1]), and positions restart with every example. weights are 1 for a
+ * trained token and 0 otherwise; labels of the others are -1. */
+typedef struct loam_batch {
+    int64_t n_tokens; /* a multiple of 32: padding follows, labelled -1, each seeing only itself */
+    int64_t n_trained;
+    int64_t n_examples;
+    int32_t *tokens, *labels, *positions, *ranges;
+} loam_batch;
+
+/* The order in which a set is seen: each epoch a seeded permutation, packed by best fit into rows
+ * of at most max_seq_length tokens, batch_size rows to a batch. A position in it is two integers,
+ * which go into checkpoints. */
+typedef struct loam_batches loam_batches;
+typedef struct loam_cursor {
+    int64_t epoch;
+    int64_t batch; /* within the epoch */
+} loam_cursor;
+loam_status loam_batches_create(const loam_dataset *d, int64_t max_seq_length, int64_t batch_size,
+                                bool shuffle, uint64_t seed, loam_batches **out, loam_error *e);
+void loam_batches_free(loam_batches *b); /* NULL is fine */
+int64_t loam_batches_per_epoch(const loam_batches *b, int64_t epoch);
+/* n_tokens of the largest batch of any of the first `n_epochs` epochs. */
+int64_t loam_batches_longest(loam_batches *b, int64_t n_epochs);
+/* Fills `out` with the batch at the cursor (owned by b, until the next call) and moves the cursor
+ * on; past an epoch's last batch it goes to the next epoch's first. */
+loam_status loam_batches_next(loam_batches *b, loam_cursor *cursor, loam_batch *out, loam_error *e);
+
+/* ---- steps (step.c) ----------------------------------------------------------------------- */
+
+/* Forward and backward of batches, gradients summed into the adapter's buffer; losses of batches
+ * alone; the optimizer's step. Graphs are kept for the batch sizes met. */
+typedef struct loam_stepper loam_stepper;
+
+typedef struct loam_stepper_options {
+    bool grad_checkpoint;
+    float clip; /* largest gradient norm; 0: none */
+    float beta1, beta2, eps, weight_decay;
+} loam_stepper_options;
+
+/* `l` is trainable (or, for evaluation, NULL or any adapter). m and l must outlive the stepper. */
+loam_status loam_stepper_create(loam_base *m, loam_lora *l, const loam_stepper_options *o,
+                                loam_stepper **out, loam_error *e);
+void loam_stepper_free(loam_stepper *s); /* NULL is fine */
+
+/* Builds and plans the graph for batches of n_tokens (training, or evaluation) and returns its
+ * plan, for its memory and splits. */
+loam_status loam_stepper_plan(loam_stepper *s, int64_t n_tokens, bool train, const loam_plan **out,
+                              loam_error *e);
+/* Adds the batch's gradients, each trained token weighted by `weight` (1 / the trained tokens of
+ * the whole optimizer step), and gives the sum of its tokens' losses. */
+loam_status loam_stepper_backward(loam_stepper *s, const loam_batch *b, float weight,
+                                  double *loss_sum, loam_error *e);
+/* The sum of the losses alone. */
+loam_status loam_stepper_loss(loam_stepper *s, const loam_batch *b, double *loss_sum,
+                              loam_error *e);
+/* One AdamW step with the gradients summed so far, which are then zeroed. *grad_norm is the norm
+ * before clipping; where it is not finite nothing is changed but the gradients' zeroing. */
+loam_status loam_stepper_update(loam_stepper *s, float learning_rate, float *grad_norm,
+                                loam_error *e);
+
+/* What a checkpoint holds beside the adapter: both moments (n_elements each) and the count of
+ * steps taken. */
+loam_status loam_stepper_read_moments(const loam_stepper *s, float *m, float *v, loam_error *e);
+loam_status loam_stepper_write_moments(loam_stepper *s, const float *m, const float *v,
+                                       int64_t n_steps, loam_error *e);
+int64_t loam_stepper_n_steps(const loam_stepper *s);
+
+/* Linear warm-up over n_warmup steps, then a cosine from lr to lr * final_share at n_steps.
+ * `step` counts from 0. */
+float loam_schedule_cosine(float lr, int64_t step, int64_t n_steps, int64_t n_warmup,
+                           float final_share);
+
+#endif /* LOAM_TRAIN_H */
