@@ -46,6 +46,7 @@ typedef struct loam_device_api {
     const char *(*description)(const loam_device *d);
     loam_status (*memory)(loam_device *d, loam_device_memory *out, loam_error *e);
 
+    /* Zeroed. */
     loam_status (*buffer_alloc)(loam_device *d, size_t bytes, loam_buffer **out, loam_error *e);
     /* A buffer over host memory (a model's map) without a copy where the device can. */
     loam_status (*buffer_map)(loam_device *d, const void *host, size_t bytes, loam_buffer **out,

@@ -173,7 +173,8 @@ typedef struct loam_op_def {
     void (*backward)(loam_graph *g, loam_node *n, loam_node *dy);
     /* Declares the parity cases; NULL for leaves and views only. */
     void (*cases)(loam_case_list *list);
-    /* Floating-point operations of one run, from the shapes; NULL: one per element of the result. */
+    /* Floating-point operations of one run, from the shapes; NULL: one per element of the result.
+     */
     double (*flops)(const loam_node *n);
 } loam_op_def;
 
@@ -271,6 +272,7 @@ loam_node *loam_cast(loam_graph *g, loam_node *a, loam_type type);
  * returns a dense copy of a with it (the backward of VIEW is ACC into FILL 0). */
 loam_node *loam_fill_new(loam_graph *g, loam_type type, const int64_t ne[LOAM_MAX_DIMS],
                          float value);
+loam_node *loam_fill_inplace(loam_graph *g, loam_node *a, float value); /* over a's storage */
 loam_node *loam_acc(loam_graph *g, loam_node *a, loam_node *b, const size_t nb[LOAM_MAX_DIMS],
                     size_t offset_bytes);
 
