@@ -57,10 +57,14 @@ typedef struct loam_gguf_file {
     loam_gguf_tensor *tensors;
 } loam_gguf_file;
 
-/* Maps and checks the file. After a failure too the caller closes f->map. With `header_only`
- * tensor data may be missing; such tensors have no data pointer. */
-loam_status loam_gguf_parse(loam_gguf_file *f, const char *path, int shard, bool header_only,
-                            loam_arena *arena, loam_error *e);
+/* Maps the file and checks its header. After a failure too the caller closes f->map. Tensors get
+ * their shape, and their offset from data_start. */
+loam_status loam_gguf_parse(loam_gguf_file *f, const char *path, int shard, loam_arena *arena,
+                            loam_error *e);
+/* Points the file's tensors at their data, or refuses where that is not in the file; with
+ * `header_only` such tensors have no data pointer. Offsets count from the file's start then. */
+loam_status loam_gguf_place(const loam_gguf_file *f, loam_gguf_tensor *tensors, bool header_only,
+                            loam_error *e);
 const loam_kv *loam_gguf_file_find(const loam_gguf_file *f, const char *key);
 
 /* ---- kv.c: values ------------------------------------------------------------------------- */

@@ -14,6 +14,9 @@
 #define MIN_KV_BYTES (8 + 1 + 4 + 1)
 #define MIN_TENSOR_BYTES (8 + 4 + 4 + 8)
 
+/* For parts of the file that belong to no key or tensor yet. */
+static const loam_slice nameless = {"", 0};
+
 typedef struct cursor {
     loam_gguf_file *f;
     size_t at;
@@ -93,21 +96,20 @@ static loam_status check_count(const cursor *c, uint64_t n, size_t min_bytes, co
 static loam_status parse_header(cursor *c)
 {
     loam_gguf_file *f = c->f;
-    const loam_slice none = {0};
     char magic[4];
-    LOAM_TRY(take(c, magic, sizeof magic, "the magic number", none));
+    LOAM_TRY(take(c, magic, sizeof magic, "the magic number", nameless));
     if (memcmp(magic, GGUF_MAGIC, sizeof magic) != 0)
         return loam_fail(c->e, LOAM_E_FORMAT,
                          "'%s' is not a GGUF file: it begins with the bytes %02x %02x %02x %02x, "
                          "expected 47 47 55 46 (\"GGUF\")",
                          f->path, (unsigned)(uint8_t)magic[0], (unsigned)(uint8_t)magic[1],
                          (unsigned)(uint8_t)magic[2], (unsigned)(uint8_t)magic[3]);
-    LOAM_TRY(take(c, &f->version, sizeof f->version, "the version", none));
+    LOAM_TRY(take(c, &f->version, sizeof f->version, "the version", nameless));
     LOAM_TRY(check_version(c, f->version));
     uint64_t n_tensors = 0;
     uint64_t n_kv = 0;
-    LOAM_TRY(take(c, &n_tensors, sizeof n_tensors, "the number of tensors", none));
-    LOAM_TRY(take(c, &n_kv, sizeof n_kv, "the number of metadata entries", none));
+    LOAM_TRY(take(c, &n_tensors, sizeof n_tensors, "the number of tensors", nameless));
+    LOAM_TRY(take(c, &n_kv, sizeof n_kv, "the number of metadata entries", nameless));
     LOAM_TRY(check_count(c, n_tensors, MIN_TENSOR_BYTES, "tensors"));
     LOAM_TRY(check_count(c, n_kv, MIN_KV_BYTES, "metadata entries"));
     f->n_tensors = (int64_t)n_tensors;
@@ -146,7 +148,7 @@ static loam_status parse_value(cursor *c, loam_kv *kv)
 static loam_status parse_kv(cursor *c, loam_kv *kv, int64_t i)
 {
     const char *path = c->f->path;
-    LOAM_TRY(take_string(c, &kv->key, "a metadata key", (loam_slice){0}));
+    LOAM_TRY(take_string(c, &kv->key, "a metadata key", nameless));
     if (kv->key.bytes == 0)
         return loam_fail(c->e, LOAM_E_FORMAT, "'%s': metadata entry %" PRId64 " has an empty key",
                          path, i);
@@ -223,7 +225,7 @@ static loam_status read_alignment(cursor *c)
 static loam_status parse_tensor_name(cursor *c, loam_gguf_tensor *t, int64_t i)
 {
     loam_slice name = {0};
-    LOAM_TRY(take_string(c, &name, "a tensor name", (loam_slice){0}));
+    LOAM_TRY(take_string(c, &name, "a tensor name", nameless));
     if (name.bytes > GGUF_MAX_TENSOR_NAME_BYTES)
         return loam_fail(c->e, LOAM_E_FORMAT,
                          "'%s': tensor %" PRId64 " has a name of %zu bytes, expected at most %d",
@@ -334,27 +336,22 @@ static loam_status parse_tensors(cursor *c, int shard)
     return LOAM_OK;
 }
 
-/* Points every tensor at its data, or refuses where that is not in the file. */
-static loam_status place_data(cursor *c, bool header_only)
+loam_status loam_gguf_place(const loam_gguf_file *f, loam_gguf_tensor *tensors, bool header_only,
+                            loam_error *e)
 {
-    loam_gguf_file *f = c->f;
     size_t size = f->map.bytes;
-    f->data_start = c->at;
-    if (f->n_tensors == 0)
-        return LOAM_OK;
-    f->data_start += (0 - f->data_start) & (f->alignment - 1);
-    if (f->alignment < 8 && !header_only)
-        return loam_fail(c->e, LOAM_E_UNSUPPORTED,
+    if (f->n_tensors > 0 && f->alignment < 8 && !header_only)
+        return loam_fail(e, LOAM_E_UNSUPPORTED,
                          "'%s': %s is %zu; tensor data aligned to less than 8 bytes is not read",
                          f->path, GGUF_KEY_ALIGNMENT, f->alignment);
     for (int64_t i = 0; i < f->n_tensors; i++) {
-        loam_gguf_tensor *t = &f->tensors[i];
+        loam_gguf_tensor *t = &tensors[i];
         t->offset_bytes += f->data_start; /* both below 2^63 */
         bool inside = t->offset_bytes <= size && t->bytes <= size - t->offset_bytes;
         if (inside)
             t->t.data = (void *)(f->map.data + t->offset_bytes);
         else if (!header_only)
-            return loam_fail(c->e, LOAM_E_FORMAT,
+            return loam_fail(e, LOAM_E_FORMAT,
                              "'%s' is cut short: the data of tensor '%s' takes bytes %" PRIu64
                              " to %" PRIu64 ", but the file ends at byte %zu; download or convert "
                              "it again",
@@ -363,8 +360,8 @@ static loam_status place_data(cursor *c, bool header_only)
     return LOAM_OK;
 }
 
-loam_status loam_gguf_parse(loam_gguf_file *f, const char *path, int shard, bool header_only,
-                            loam_arena *arena, loam_error *e)
+loam_status loam_gguf_parse(loam_gguf_file *f, const char *path, int shard, loam_arena *arena,
+                            loam_error *e)
 {
     *f = (loam_gguf_file){.map = {.fd = -1}};
     cursor c = {.f = f, .arena = arena, .e = e};
@@ -376,5 +373,6 @@ loam_status loam_gguf_parse(loam_gguf_file *f, const char *path, int shard, bool
     LOAM_TRY(parse_metadata(&c));
     LOAM_TRY(read_alignment(&c));
     LOAM_TRY(parse_tensors(&c, shard));
-    return place_data(&c, header_only);
+    f->data_start = c.at + ((0 - c.at) & (f->alignment - 1));
+    return LOAM_OK;
 }

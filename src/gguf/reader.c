@@ -19,14 +19,14 @@ static loam_status out_of_memory(const char *path, loam_error *e)
 }
 
 /* Appends one file. The list grows with the files that are there, not with what a key counts. */
-static loam_status add_file(loam_gguf *g, const char *path, bool header_only, loam_error *e)
+static loam_status add_file(loam_gguf *g, const char *path, loam_error *e)
 {
     loam_gguf_file *grown = loam_realloc(g->files, (size_t)(g->n_files + 1) * sizeof *g->files);
     if (!grown)
         return out_of_memory(path, e);
     g->files = grown;
     int shard = g->n_files++;
-    return loam_gguf_parse(&g->files[shard], path, shard, header_only, g->arena, e);
+    return loam_gguf_parse(&g->files[shard], path, shard, g->arena, e);
 }
 
 /* The first file must be the first part, under a name that leads to the others. */
@@ -62,7 +62,7 @@ static loam_status check_part(const loam_gguf_file *f, int64_t no, const loam_sp
     return LOAM_OK;
 }
 
-static loam_status open_parts(loam_gguf *g, bool header_only, loam_error *e)
+static loam_status open_parts(loam_gguf *g, loam_error *e)
 {
     loam_split first;
     LOAM_TRY(loam_split_read(&g->files[0], &first, e));
@@ -73,7 +73,7 @@ static loam_status open_parts(loam_gguf *g, bool header_only, loam_error *e)
         char *path = NULL;
         LOAM_TRY(loam_split_path(g->files[0].path, 0, no, first.count, g->arena, &path, e));
         loam_error detail = {0};
-        loam_status status = add_file(g, path, header_only, &detail);
+        loam_status status = add_file(g, path, &detail);
         if (status == LOAM_E_IO)
             return loam_fail(e, status,
                              "part %" PRId64 " of %" PRId64 " of the split model is missing: %s",
@@ -118,6 +118,16 @@ static loam_status join_tensors(loam_gguf *g, loam_error *e)
     return LOAM_OK;
 }
 
+static loam_status place_tensors(loam_gguf *g, bool header_only, loam_error *e)
+{
+    int64_t n = 0;
+    for (int i = 0; i < g->n_files; i++) {
+        LOAM_TRY(loam_gguf_place(&g->files[i], g->tensors + n, header_only, e));
+        n += g->files[i].n_tensors;
+    }
+    return LOAM_OK;
+}
+
 static loam_status open_model(const char *path, bool header_only, loam_gguf **out, loam_error *e)
 {
     *out = NULL;
@@ -126,11 +136,13 @@ static loam_status open_model(const char *path, bool header_only, loam_gguf **ou
         loam_free(g);
         return out_of_memory(path, e);
     }
-    loam_status status = add_file(g, path, header_only, e);
+    loam_status status = add_file(g, path, e);
     if (status == LOAM_OK)
-        status = open_parts(g, header_only, e);
+        status = open_parts(g, e);
     if (status == LOAM_OK)
         status = join_tensors(g, e);
+    if (status == LOAM_OK)
+        status = place_tensors(g, header_only, e);
     if (status != LOAM_OK) {
         loam_gguf_close(g);
         return status;
