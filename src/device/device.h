@@ -11,11 +11,6 @@
 
 typedef struct loam_device loam_device;
 
-typedef enum loam_compute {
-    LOAM_COMPUTE_F32, /* products of F32 operands, F32 sums */
-    LOAM_COMPUTE_BF16 /* operands of products rounded to BF16, F32 sums */
-} loam_compute;
-
 /* Memory of a device. `host` is the address of its first byte where the host can use it. */
 struct loam_buffer {
     loam_device *device;
@@ -80,7 +75,12 @@ loam_status loam_device_cpu_open(const loam_device_options *o, loam_device **out
 /* reference.c: runs the references alone, one thread; the oracle of parity and of checks. */
 loam_status loam_device_reference_open(loam_device **out, loam_error *e);
 
-/* Opens a device by name: "cpu", "reference", and what the build holds ("cuda:1", "metal"). */
+/* cuda/ and metal/, where the build defines LOAM_DEVICE_CUDA and LOAM_DEVICE_METAL. */
+loam_status loam_device_cuda_open(const loam_device_options *o, loam_device **out, loam_error *e);
+loam_status loam_device_metal_open(const loam_device_options *o, loam_device **out, loam_error *e);
+
+/* Opens a device by name: "cpu", "reference", and what the build holds ("cuda:1", "metal"). The
+ * number after the colon is options.index. `o` may be NULL for all defaults. */
 loam_status loam_device_open(const char *name, const loam_device_options *o, loam_device **out,
                              loam_error *e);
 void loam_device_close(loam_device *d); /* NULL is fine */
