@@ -59,38 +59,11 @@ loam_status loam_node_read(const loam_node *n, void *dst, size_t bytes, loam_err
 
 /* ---- parity (parity.c) -------------------------------------------------------------------- */
 
-typedef enum loam_parity_outcome {
-    LOAM_PARITY_PASS,
-    LOAM_PARITY_FAIL,
-    LOAM_PARITY_REFUSED
-} loam_parity_outcome;
-
-typedef struct loam_parity_result {
-    const loam_case *c;
-    const char *op; /* ggml's name */
-    loam_parity_outcome outcome;
-    double nmse;                    /* against the double-precision reference; infinity for NaN */
-    double time_ms;                 /* median of repeated runs; 0 unless perf was asked */
-    double flops;                   /* of one run, counted from the shapes; 0 where meaningless */
-    double bytes;                   /* that must move: each operand once */
-    int64_t n_grad;                 /* gradient elements checked by central differences */
-    double grad_nmse;               /* of those against the backward rule */
-    char reason[LOAM_REASON_BYTES]; /* of a refusal, or of a failure */
-} loam_parity_result;
-
-typedef struct loam_parity_options {
-    const char *op;   /* NULL: all */
-    const char *type; /* NULL: all */
-    bool grad;
-    bool perf;
-    bool skip_slow;
-    uint64_t seed;
-} loam_parity_options;
-
-/* Runs every selected case on the device and calls `report` for each; stops early, with
- * LOAM_E_CANCELLED, when report returns false. A miss is a result, not an error of this call. */
+/* Runs every case that o->op and o->type select (o->device is not read) on the device and calls
+ * `report` for each; LOAM_E_CANCELLED when report returns false. A miss is a result, not an error
+ * of this call. The strings of a result are valid during the call of report. */
 loam_status loam_parity_run(loam_device *d, const loam_parity_options *o,
-                            bool (*report)(void *user, const loam_parity_result *r), void *user,
+                            bool (*report)(void *user, const loam_parity_case *r), void *user,
                             loam_error *e);
 
 #endif /* LOAM_GRAPH_H */

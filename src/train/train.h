@@ -19,26 +19,6 @@ typedef struct loam_example {
     int64_t line; /* 1-based; of a plain text, the line where the window begins */
 } loam_example;
 
-typedef enum loam_overlong {
-    LOAM_OVERLONG_DROP,
-    LOAM_OVERLONG_TRUNCATE,
-    LOAM_OVERLONG_SPLIT,
-    LOAM_OVERLONG_ERROR
-} loam_overlong;
-
-typedef enum loam_train_on {
-    LOAM_TRAIN_ON_ASSISTANT, /* every assistant turn; completions; all of a plain text */
-    LOAM_TRAIN_ON_LAST,      /* the last assistant turn */
-    LOAM_TRAIN_ON_ALL        /* every token */
-} loam_train_on;
-
-typedef struct loam_dataset_options {
-    int64_t max_seq_length; /* tokens */
-    loam_overlong overlong;
-    loam_train_on train_on;
-    bool skip_bad; /* leave unusable lines out and count them, instead of ending */
-} loam_dataset_options;
-
 typedef struct loam_dataset {
     int32_t *tokens;
     uint8_t *trained;
@@ -49,14 +29,14 @@ typedef struct loam_dataset {
     char **files;
     int n_files;
     uint64_t hash; /* of tokens, masks and boundaries: what the set is, for resume and provenance */
-    int64_t n_bad, n_overlong, n_truncated, n_split, n_untrained; /* lines, with their reasons */
+    loam_data_summary summary;
 } loam_dataset;
 
 /* Reads a data file for a model: JSONL with {"text"}, {"prompt", "completion"} or {"messages"}
  * (rendered with the model's own chat template), or plain text, which is cut into windows.
  * Errors name file:line:column, what was found and what was expected. An empty set, or one in
  * which nothing is trained, is an error. */
-loam_status loam_dataset_load(const loam_base *m, const char *path, const loam_dataset_options *o,
+loam_status loam_dataset_load(const loam_base *m, const char *path, const loam_data_options *o,
                               loam_dataset **out, loam_error *e);
 void loam_dataset_free(loam_dataset *d); /* NULL is fine */
 
@@ -138,5 +118,14 @@ int64_t loam_stepper_n_steps(const loam_stepper *s);
  * `step` counts from 0. */
 float loam_schedule_cosine(float lr, int64_t step, int64_t n_steps, int64_t n_warmup,
                            float final_share);
+
+/* ---- runs (trainer.c, evaluate.c) --------------------------------------------------------- */
+
+/* The mean loss of a set's trained tokens, with the stepper's adapter as it is now. */
+loam_status loam_evaluate(loam_stepper *s, loam_batches *b, double *loss, loam_error *e);
+
+/* loam_train of loam.h. */
+loam_status loam_trainer_run(loam_base *m, const loam_train_options *o, loam_event_fn on_event,
+                             void *user, loam_train_result *out, loam_error *e);
 
 #endif /* LOAM_TRAIN_H */
