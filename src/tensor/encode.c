@@ -164,16 +164,22 @@ typedef struct affine_sums {
     double w, x, xx, q, qq, xq;
 } affine_sums;
 
-/* The best scale and offset for fixed codes; returns their error, or a negative number where the
- * codes determine no scale. */
-static double solve_affine(const affine_sums *s, bool offset_not_positive, double *scale,
-                           double *offset)
+/* The best scale and offset for fixed codes; returns their error, or a negative number where all
+ * codes are 0. Where all codes are equal (up to the rounding of the sums) they do not determine
+ * both: the offset stays `lowest`. */
+static double solve_affine(const affine_sums *s, bool offset_not_positive, double lowest,
+                           double *scale, double *offset)
 {
     const double determinant = s->w * s->qq - s->q * s->q;
-    if (determinant <= 0.0)
+    if (s->qq <= 0.0)
         return -1.0;
-    *scale = (s->w * s->xq - s->q * s->x) / determinant;
-    *offset = (s->qq * s->x - s->q * s->xq) / determinant;
+    if (determinant > 1e-5 * s->w * s->qq) {
+        *scale = (s->w * s->xq - s->q * s->x) / determinant;
+        *offset = (s->qq * s->x - s->q * s->xq) / determinant;
+    } else {
+        *offset = lowest;
+        *scale = (s->xq - lowest * s->q) / s->qq;
+    }
     if (offset_not_positive && *offset > 0.0) {
         *offset = 0.0;
         *scale = s->xq / s->qq;
@@ -233,7 +239,8 @@ void loam_fit_affine(float qmax, const float *x, const float *w, int n, bool off
         double trial_offset;
         nearest_levels(&levels, x, n, (qmax + stretch) / (highest - lowest), lowest, q);
         sum_codes(x, w, q, n, &s);
-        const double error = solve_affine(&s, offset_not_positive, &trial_scale, &trial_offset);
+        const double error =
+            solve_affine(&s, offset_not_positive, (double)lowest, &trial_scale, &trial_offset);
         if (error >= 0.0 && error < best_error) {
             best_error = error;
             *scale = (float)trial_scale;
