@@ -217,6 +217,11 @@ int64_t loam_context_n_past(const loam_context *c)
     return c->n_past;
 }
 
+int64_t loam_context_n_ctx(const loam_context *c)
+{
+    return c->n_ctx;
+}
+
 static loam_status decode_piece(loam_context *c, const int32_t *tokens, int64_t n, loam_error *e)
 {
     runner *r = n == 1 ? &c->step : &c->prefill;

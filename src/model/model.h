@@ -168,6 +168,7 @@ loam_status loam_context_score(loam_context *c, const int32_t *tokens, int64_t n
 /* Forgets the cache from position n_keep on. */
 void loam_context_truncate(loam_context *c, int64_t n_keep);
 int64_t loam_context_n_past(const loam_context *c);
+int64_t loam_context_n_ctx(const loam_context *c);
 /* Appends tokens to the cache; logits [n_vocab] of the last one (owned by the context, until the
  * next call). An error where n_ctx is exceeded. */
 loam_status loam_context_decode(loam_context *c, const int32_t *tokens, int64_t n,

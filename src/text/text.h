@@ -4,6 +4,7 @@
 
 #include "core/core.h"
 #include "gguf/gguf.h"
+#include "text/template.h"
 
 /* ---- tokenizer (tokenizer.c; spm.c and bpe.c hold the two algorithms) ---------------------- */
 

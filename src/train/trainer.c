@@ -314,7 +314,7 @@ static loam_status note_gradient(run *r, float norm)
         return LOAM_OK;
     return loam_fail(r->e, LOAM_E_DIVERGED,
                      "%d steps in a row had no finite gradient; the last good adapter is kept: "
-                     "lower --learning-rate, or look at the data with --show-batch",
+                     "lower --learning-rate, or look at the data with 'loam data --show'",
                      MAX_SKIPPED_IN_A_ROW);
 }
 
@@ -337,7 +337,7 @@ static loam_status train_step(run *r)
         n_tokens += batch.n_tokens;
     }
     float lr =
-        loam_schedule_cosine(r->o->learning_rate, r->event.step, r->n_steps, r->n_warmup, 0.1f);
+        loam_schedule_cosine(r->o->learning_rate, r->event.step, r->n_steps, r->n_warmup, 0.0f);
     LOAM_TRY(loam_stepper_update(r->stepper, lr, &norm, r->e));
     double now_ms = loam_now_ms();
     r->event.step++;
