@@ -191,7 +191,7 @@ static void add_head(loam_case_list *list, loam_type type, int64_t width, int64_
             c->f[1] = (float)(l == 0 ? vocabulary : LOAM_MIN(vocabulary, 3));
             c->f[2] = 1.5f / sqrtf((float)width); /* logits of the order of 1 */
             c->bar = LOAM_BAR_PRODUCT;
-            c->is_slow = width * vocabulary * n_tokens > 100000000;
+            c->is_slow = width * vocabulary * n_tokens > 190000000;
             c->check_grad =
                 !dx && width * vocabulary * n_tokens * width * n_tokens < 200000000 && l != 2;
         }

@@ -80,9 +80,6 @@ static void mul_mat_cases(loam_case_list *list)
 {
     static const int64_t ns[] = {1, 16, 77};
     static const int64_t ranks[] = {1, 4, 16, 64, 256};
-    static const loam_type generated[] = {LOAM_TYPE_F32,  LOAM_TYPE_F16,   LOAM_TYPE_BF16,
-                                          LOAM_TYPE_Q4_K, LOAM_TYPE_Q6_K,  LOAM_TYPE_Q8_0,
-                                          LOAM_TYPE_Q4_0, LOAM_TYPE_IQ4_XS};
     loam_product_cases p = {.list = list,
                             .op = LOAM_OP_MUL_MAT,
                             .rows_along_k = true,
@@ -95,16 +92,14 @@ static void mul_mat_cases(loam_case_list *list)
         if (!info || !loam_is_decoded((loam_type)type) || type == LOAM_TYPE_F64 ||
             type == LOAM_TYPE_Q8_1 || type == LOAM_TYPE_Q8_K)
             continue;
-        bool is_usual = false;
-        for (int i = 0; i < LOAM_COUNT(generated); i++)
-            is_usual = is_usual || (int)generated[i] == type;
         /* Generation: a few tokens at once. Training: many. */
-        for (int64_t n = 2; n <= 8; n++)
-            if (is_usual || n % 3 == 2)
-                loam_product_case(&p, (loam_type)type,
-                                  (loam_product_shape){.m = 256, .n = n, .k = 600});
+        for (int64_t n = 1; n <= 8; n++)
+            loam_product_case(&p, (loam_type)type,
+                              (loam_product_shape){.m = 320, .n = n, .k = 600});
         loam_product_case(&p, (loam_type)type, (loam_product_shape){.m = 256, .n = 512, .k = 600});
     }
+    loam_product_case(&p, LOAM_TYPE_F32, (loam_product_shape){.m = 256, .n = 512, .k = 5120});
+    loam_product_case(&p, LOAM_TYPE_Q4_K, (loam_product_shape){.m = 256, .n = 512, .k = 5120});
     /* LoRA: h = A x and y = B h. */
     for (int i = 0; i < LOAM_COUNT(ranks); i++)
         for (int64_t n = 1; n <= 77; n += 76) {

@@ -72,7 +72,7 @@ static const loam_type swept_types[] = {
     LOAM_TYPE_Q5_1,    LOAM_TYPE_Q8_0,  LOAM_TYPE_Q2_K,    LOAM_TYPE_Q3_K,   LOAM_TYPE_Q5_K,
     LOAM_TYPE_IQ1_S,   LOAM_TYPE_IQ1_M, LOAM_TYPE_IQ2_XXS, LOAM_TYPE_IQ2_XS, LOAM_TYPE_IQ2_S,
     LOAM_TYPE_IQ3_XXS, LOAM_TYPE_IQ3_S, LOAM_TYPE_IQ4_NL,  LOAM_TYPE_IQ4_XS, LOAM_TYPE_TQ1_0,
-    LOAM_TYPE_TQ2_0,   LOAM_TYPE_MXFP4,
+    LOAM_TYPE_TQ2_0,   LOAM_TYPE_MXFP4, LOAM_TYPE_NVFP4,
 };
 
 /* Swept in full: an index error that Q8_0 hides shows in a K-quant. */
@@ -85,7 +85,7 @@ static const int64_t batches[][4] = {
 };
 
 /* Multiply-adds above which a reference takes around a second. */
-#define SLOW_OPS 300e6
+#define SLOW_OPS 1e9
 /* Multiply-adds that the central differences of one case may cost in all. */
 #define GRAD_OPS 60e6
 
