@@ -67,6 +67,23 @@ static void test_counts_cannot_ask_for_memory(void **state)
     }
 }
 
+/* Counts whose product with 8 or 16 wraps, before enough zeros to fill whatever was allocated. */
+static void test_counts_of_strings_that_wrap(void **state)
+{
+    (void)state;
+    const uint64_t counts[] = {UINT64_C(1) << 60, UINT64_C(1) << 61, UINT64_C(1) << 63};
+    static const char zeros[1 << 20];
+    for (int i = 0; i < LOAM_COUNT(counts); i++) {
+        loam_string s = header(0, 1);
+        put_name(&s, "list");
+        put_u32(&s, LOAM_KV_ARRAY);
+        put_u32(&s, LOAM_KV_STRING);
+        put_u64(&s, counts[i]);
+        loam_string_append(&s, zeros, sizeof zeros);
+        refuse(&s, LOAM_E_FORMAT, "the value of metadata key 'list'");
+    }
+}
+
 static void test_lengths_of_strings(void **state)
 {
     (void)state;
@@ -366,6 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts_cannot_ask_for_memory),
+        cmocka_unit_test(test_counts_of_strings_that_wrap),
         cmocka_unit_test(test_lengths_of_strings),
         cmocka_unit_test(test_nested_arrays),
         cmocka_unit_test(test_shapes_and_types),
