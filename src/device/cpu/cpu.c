@@ -117,6 +117,31 @@ static loam_status cpu_buffer_read(loam_buffer *b, size_t offset_bytes, void *ds
     return LOAM_OK;
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+#define TASK_ELEMENTS 8192 /* enough work to be worth handing out */
+
+typedef struct row_group {
+    loam_task row;
+    void *context;
+    int64_t n_rows, rows_per_task;
+} row_group;
+
+static void run_row_group(void *context, int64_t i, int worker)
+{
+    const row_group *g = context;
+    int64_t end = LOAM_MIN((i + 1) * g->rows_per_task, g->n_rows);
+    for (int64_t r = i * g->rows_per_task; r < end; r++)
+        g->row(g->context, r, worker);
+}
+
+void cpu_run_rows(cpu_device *d, int64_t n_rows, int64_t width, loam_task row, void *context)
+{
+    row_group g = {.row = row, .context = context, .n_rows = n_rows};
+    g.rows_per_task = LOAM_MAX(1, TASK_ELEMENTS / LOAM_MAX(width, 1));
+    loam_pool_run(d->pool, cpu_ceil_div(n_rows, g.rows_per_task), run_row_group, &g);
+}
+
 /* ---- nodes -------------------------------------------------------------------------------- */
 
 static bool cpu_supports(const loam_device *d, const loam_node *n, char *reason)
@@ -156,7 +181,7 @@ static loam_status run_node(cpu_device *d, const loam_node *n, loam_buffer *scra
         return loam_fail(e, LOAM_E_DEVICE,
                          "node '%s' (%s) needs %zu bytes of scratch and was given %zu", n->name,
                          def->name, needed, given);
-    k->run(d, n, scratch ? scratch->host : NULL);
+    LOAM_TRY(k->run(d, n, scratch ? scratch->host : NULL, e));
     loam_error failure = {0};
     loam_status status = loam_gemm_status(d->gemm, &failure);
     if (status != LOAM_OK)
@@ -205,7 +230,20 @@ static const loam_device_api cpu_api = {
 
 static void fill_table(cpu_kernel *table)
 {
-    (void)table;
+    loam_cpu_add_mul_mat(table);
+    loam_cpu_add_out_prod(table);
+    loam_cpu_add_attention(table);
+    loam_cpu_add_loss(table);
+    loam_cpu_add_linear_loss(table);
+    loam_cpu_add_norm(table);
+    loam_cpu_add_softmax(table);
+    loam_cpu_add_glu(table);
+    loam_cpu_add_rope(table);
+    loam_cpu_add_rows(table);
+    loam_cpu_add_copy(table);
+    loam_cpu_add_elementwise(table);
+    loam_cpu_add_reduce(table);
+    loam_cpu_add_optimizer(table);
 }
 
 loam_status loam_device_cpu_open(const loam_device_options *o, loam_device **out, loam_error *e)

@@ -17,8 +17,9 @@ typedef struct cpu_kernel {
     bool (*takes)(const loam_node *n);
     /* Bytes of scratch for the node; NULL: none. */
     size_t (*scratch_bytes)(const cpu_device *d, const loam_node *n);
-    /* Runs the node; `scratch` is aligned to 64 bytes. Failed products are kept by d->gemm. */
-    void (*run)(cpu_device *d, const loam_node *n, char *scratch);
+    /* Runs the node; `scratch` is aligned to 64 bytes. What the data can get wrong (an id outside
+     * its table) is the status; failed products are kept by d->gemm, which the run loop asks. */
+    loam_status (*run)(cpu_device *d, const loam_node *n, char *scratch, loam_error *e);
 } cpu_kernel;
 
 struct cpu_device {
@@ -37,7 +38,6 @@ struct cpu_device {
 void loam_cpu_add_mul_mat(cpu_kernel *table);
 void loam_cpu_add_out_prod(cpu_kernel *table);
 void loam_cpu_add_attention(cpu_kernel *table);
-void loam_cpu_add_attention_back(cpu_kernel *table);
 void loam_cpu_add_loss(cpu_kernel *table);
 void loam_cpu_add_linear_loss(cpu_kernel *table);
 void loam_cpu_add_norm(cpu_kernel *table);
@@ -47,7 +47,12 @@ void loam_cpu_add_rope(cpu_kernel *table);
 void loam_cpu_add_rows(cpu_kernel *table);
 void loam_cpu_add_copy(cpu_kernel *table);
 void loam_cpu_add_elementwise(cpu_kernel *table);
+void loam_cpu_add_reduce(cpu_kernel *table);
 void loam_cpu_add_optimizer(cpu_kernel *table);
+
+/* cpu.c: calls row(context, r, worker) for every r in [0, n_rows) over the pool, several rows of
+ * `width` elements to a task where they are short. */
+void cpu_run_rows(cpu_device *d, int64_t n_rows, int64_t width, loam_task row, void *context);
 
 /* memory.c: what the machine has, and what is left of it for a new process. */
 void loam_cpu_memory(loam_device_memory *out);
