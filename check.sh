@@ -14,7 +14,6 @@ cd "$(dirname "$0")" || exit 1
 # there (command:, module: of pkg-config, or header:), what it is for. An optional package that
 # cannot be had skips its step and nothing else. macOS has not been tried.
 packages='
-git              git           command:git          required  list of the tracked files
 gcc              gcc           command:gcc          required  compiler
 libc6-dev        -             header:stdlib.h      required  C library headers
 cmake            cmake         command:cmake        required  build
@@ -169,7 +168,8 @@ step_sizes() {
 }
 
 step_format() {
-    git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+    find src cli include tests bench -name node_modules -prune -o -name '*.[ch]' -print |
+        xargs clang-format --dry-run -Werror
 }
 
 step_links() {
@@ -182,7 +182,8 @@ step_examples() {
 
 step_shellcheck() {
     have shellcheck || skip "shellcheck is not installed"
-    git ls-files '*.sh' .ci/run | xargs shellcheck -S warning
+    find ./*.sh .ci/run scripts tests bench -name node_modules -prune -o -type f \
+        \( -name '*.sh' -o -path .ci/run \) -print | xargs shellcheck -S warning
 }
 
 build() {

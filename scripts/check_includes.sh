@@ -11,7 +11,7 @@
 # Prints file:line and the rule that is broken; exits 1 on any finding.
 set -eu
 
-order="core tensor gguf text op kernels device graph model train"
+order="core tensor gguf text op kernels device graph model train api"
 
 check() {
     root=$1
