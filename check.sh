@@ -168,8 +168,8 @@ step_sizes() {
 }
 
 step_format() {
-    find src cli include tests bench -name node_modules -prune -o -name '*.[ch]' -print |
-        xargs clang-format --dry-run -Werror
+    find src cli include tests bench -name node_modules -prune -o -name '*.[ch]' \
+        -exec clang-format --dry-run -Werror {} +
 }
 
 step_links() {
@@ -183,7 +183,7 @@ step_examples() {
 step_shellcheck() {
     have shellcheck || skip "shellcheck is not installed"
     find ./*.sh .ci/run scripts tests bench -name node_modules -prune -o -type f \
-        \( -name '*.sh' -o -path .ci/run \) -print | xargs shellcheck -S warning
+        \( -name '*.sh' -o -path .ci/run \) -exec shellcheck -S warning {} +
 }
 
 build() {
