@@ -7,8 +7,9 @@
 
 #include <string.h>
 
-#define MAX_TEXT_BYTES ((size_t)1 << 30) /* so that positions fit 32 bits even where text triples  \
-                                          */
+#define MAX_TEXT_BYTES                                                                             \
+    ((size_t)1 << 30) /* so that positions fit 32 bits even where text triples                     \
+                       */
 
 struct loam_tokenizer {
     loam_vocab vocab;
@@ -209,8 +210,9 @@ static bool make_room(scratch *w, size_t n_bytes)
     return true;
 }
 
-static bool tokenize_spm(const loam_tokenizer *t, sink *s, bool space_prefix, scratch *w)
+static bool tokenize_spm(const loam_tokenizer *t, sink *s, scratch *w)
 {
+    bool space_prefix = t->vocab.adds_space_prefix;
     size_t n_spaces = space_prefix, n = 0;
     for (size_t i = 0; i < s->source_bytes; i++)
         n_spaces += s->source[i] == ' ';
@@ -252,15 +254,15 @@ static bool tokenize_bpe(const loam_tokenizer *t, sink *s, scratch *w)
     return loam_bpe_tokenize(&t->bpe, w->text, n, &w->merger, take_token, s);
 }
 
-/* The text between special tokens; `first`: at the start or right behind a special token. */
+/* The text between two special tokens. */
 static bool tokenize_fragment(const loam_tokenizer *t, const char *text, size_t begin, size_t end,
-                              bool first, loam_tokens *out, scratch *w)
+                              loam_tokens *out, scratch *w)
 {
     sink s = {.out = out, .source = text + begin, .source_bytes = end - begin, .base = begin};
     if (begin == end)
         return true;
     if (t->vocab.kind == LOAM_VOCAB_SPM)
-        return tokenize_spm(t, &s, first && t->vocab.adds_space_prefix, w);
+        return tokenize_spm(t, &s, w);
     return tokenize_bpe(t, &s, w);
 }
 
@@ -275,16 +277,14 @@ static bool tokenize(const loam_tokenizer *t, const char *text, size_t n_bytes, 
     if (add && v->adds_bos && !push(out, v->bos, 0))
         return false;
     size_t begin = 0;
-    bool first = true;
     while (w->found.n > 0) {
         loam_queue_entry token = loam_queue_pop(&w->found);
-        if (!tokenize_fragment(t, text, begin, (size_t)token.key, first, out, w) ||
+        if (!tokenize_fragment(t, text, begin, (size_t)token.key, out, w) ||
             !push(out, (int32_t)token.a, (size_t)token.key))
             return false;
         begin = token.b;
-        first = true;
     }
-    if (!tokenize_fragment(t, text, begin, n_bytes, first, out, w))
+    if (!tokenize_fragment(t, text, begin, n_bytes, out, w))
         return false;
     return !(add && v->adds_eos) || push(out, v->eos, n_bytes);
 }
