@@ -310,6 +310,38 @@ typedef struct loam_file_tensor {
 } loam_file_tensor;
 LOAM_API void loam_file_tensor_at(const loam_file *f, int64_t i, loam_file_tensor *out);
 
+/* ---- speed -------------------------------------------------------------------------------- */
+
+typedef struct loam_bench_options {
+    int64_t seq_length;  /* tokens of the one sequence that is trained on; 0: 256 */
+    int64_t rank;        /* 0: 16 */
+    const char *targets; /* NULL: all block linears */
+    bool grad_checkpoint;
+    double seconds; /* time for each of the two measurements; 0: 5 */
+} loam_bench_options;
+
+#define LOAM_BENCH_OPS 16
+
+typedef struct loam_bench_result {
+    double prefill_tokens_per_s, train_tokens_per_s;         /* by the clock */
+    double prefill_tokens_per_cpu_s, train_tokens_per_cpu_s; /* by this process's CPU time */
+    double train_over_prefill;
+    double first_loss;
+    double product_flops;        /* of the matrix products of one training step */
+    double product_ms;           /* time of those */
+    int64_t plan_bytes;          /* adapter, optimizer, activations and scratch; not the weights */
+    int64_t peak_resident_bytes; /* of this process, mapped weights included */
+    int n_ops;                   /* the ops that a training step spends most time in, most first */
+    struct {
+        const char *name;
+        double ms;
+    } ops[LOAM_BENCH_OPS];
+} loam_bench_result;
+
+/* Measures prefill (forward, logits of the last token) and training steps on random tokens. */
+LOAM_API loam_status loam_bench(loam_model *m, const loam_bench_options *o, loam_bench_result *out,
+                                loam_error *e);
+
 /* ---- parity ------------------------------------------------------------------------------- */
 
 typedef enum loam_outcome { LOAM_PASSED, LOAM_FAILED, LOAM_REFUSED } loam_outcome;

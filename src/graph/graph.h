@@ -52,6 +52,8 @@ loam_workspace *loam_workspace_new(void); /* NULL when memory ran out */
 void loam_workspace_free(loam_workspace *w);
 loam_status loam_plan_prepare(loam_plan *p, loam_workspace *w, loam_error *e);
 loam_status loam_plan_run(loam_plan *p, loam_error *e);
+/* Runs one node at a time and adds each op's time to ms[op]; slower than loam_plan_run. */
+loam_status loam_plan_run_profiled(loam_plan *p, double ms[LOAM_OP_COUNT], loam_error *e);
 
 /* Host access to bound or planned storage, whole and dense. */
 loam_status loam_node_write(loam_node *n, const void *src, size_t bytes, loam_error *e);

@@ -403,6 +403,21 @@ loam_status loam_plan_run(loam_plan *p, loam_error *e)
     return LOAM_OK;
 }
 
+loam_status loam_plan_run_profiled(loam_plan *p, double ms[LOAM_OP_COUNT], loam_error *e)
+{
+    LOAM_ASSERT(p->workspace);
+    if (p->bound_generation != p->workspace->generation)
+        bind_nodes(p);
+    for (int i = 0; i < p->n_run; i++) {
+        loam_device *d = p->devices[p->run[i]->device];
+        double began_ms = loam_now_ms();
+        LOAM_TRY(d->api->run(d, &p->run[i], 1, p->workspace->scratch, e));
+        LOAM_TRY(d->api->synchronize(d, e));
+        ms[p->run[i]->op] += loam_now_ms() - began_ms;
+    }
+    return LOAM_OK;
+}
+
 loam_status loam_node_write(loam_node *n, const void *src, size_t bytes, loam_error *e)
 {
     LOAM_ASSERT(n->buffer && loam_is_contiguous(&n->t) && bytes == loam_tensor_bytes(&n->t));

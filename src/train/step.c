@@ -166,15 +166,21 @@ loam_status loam_stepper_plan(loam_stepper *s, int64_t n_tokens, bool train, con
     return LOAM_OK;
 }
 
-static loam_status run_batch(loam_stepper *s, batch_graph *g, const loam_batch *b, double *loss_sum,
-                             loam_error *e)
+static loam_status write_batch(loam_stepper *s, batch_graph *g, const loam_batch *b, loam_error *e)
 {
     size_t n = (size_t)b->n_tokens;
     LOAM_TRY(loam_plan_prepare(g->plan, s->workspace, e));
     LOAM_TRY(loam_node_write(g->build.tokens, b->tokens, n * sizeof(int32_t), e));
     LOAM_TRY(loam_node_write(g->build.positions, b->positions, n * sizeof(int32_t), e));
     LOAM_TRY(loam_node_write(g->build.ranges, b->ranges, 2 * n * sizeof(int32_t), e));
-    LOAM_TRY(loam_node_write(g->labels, b->labels, n * sizeof(int32_t), e));
+    return loam_node_write(g->labels, b->labels, n * sizeof(int32_t), e);
+}
+
+static loam_status run_batch(loam_stepper *s, batch_graph *g, const loam_batch *b, double *loss_sum,
+                             loam_error *e)
+{
+    size_t n = (size_t)b->n_tokens;
+    LOAM_TRY(write_batch(s, g, b, e));
     LOAM_TRY(loam_plan_run(g->plan, e));
     if (s->nll_capacity < b->n_tokens) {
         float *nll = loam_realloc(s->nll, n * sizeof *nll);
@@ -198,6 +204,24 @@ loam_status loam_stepper_backward(loam_stepper *s, const loam_batch *b, float we
     LOAM_TRY(loam_plan_prepare(g->plan, s->workspace, e));
     LOAM_TRY(loam_node_write(g->weight, &weight, sizeof weight, e));
     return run_batch(s, g, b, loss_sum, e);
+}
+
+loam_status loam_stepper_profile(loam_stepper *s, const loam_batch *b, double ms[LOAM_OP_COUNT],
+                                 double *flops, loam_error *e)
+{
+    batch_graph *g;
+    float weight = 1.0f / (float)LOAM_MAX(b->n_trained, 1);
+    LOAM_TRY(ready(s, b->n_tokens, true, &g, e));
+    LOAM_TRY(loam_plan_prepare(g->plan, s->workspace, e));
+    LOAM_TRY(loam_node_write(g->weight, &weight, sizeof weight, e));
+    LOAM_TRY(write_batch(s, g, b, e));
+    LOAM_TRY(loam_plan_run_profiled(g->plan, ms, e));
+    for (int i = 0; i < loam_plan_n_nodes(g->plan); i++) {
+        const loam_node *n = loam_plan_node_at(g->plan, i);
+        if (n->op == LOAM_OP_MUL_MAT || n->op == LOAM_OP_OUT_PROD)
+            *flops += loam_op_get(n->op)->flops(n);
+    }
+    return LOAM_OK;
 }
 
 loam_status loam_stepper_loss(loam_stepper *s, const loam_batch *b, double *loss_sum, loam_error *e)

@@ -99,6 +99,10 @@ loam_status loam_stepper_plan(loam_stepper *s, int64_t n_tokens, bool train, con
  * the whole optimizer step), and gives the sum of its tokens' losses. */
 loam_status loam_stepper_backward(loam_stepper *s, const loam_batch *b, float weight,
                                   double *loss_sum, loam_error *e);
+/* As loam_stepper_backward, one node at a time: adds each op's time to ms[op], and the products'
+ * operations to *flops. */
+loam_status loam_stepper_profile(loam_stepper *s, const loam_batch *b, double ms[LOAM_OP_COUNT],
+                                 double *flops, loam_error *e);
 /* The sum of the losses alone. */
 loam_status loam_stepper_loss(loam_stepper *s, const loam_batch *b, double *loss_sum,
                               loam_error *e);
@@ -127,5 +131,11 @@ loam_status loam_evaluate(loam_stepper *s, loam_batches *b, double *loss, loam_e
 /* loam_train of loam.h. */
 loam_status loam_trainer_run(loam_base *m, const loam_train_options *o, loam_event_fn on_event,
                              void *user, loam_train_result *out, loam_error *e);
+
+/* ---- speed (bench.c) ---------------------------------------------------------------------- */
+
+/* loam_bench of loam.h. */
+loam_status loam_bench_run(loam_base *m, const loam_bench_options *o, loam_bench_result *out,
+                           loam_error *e);
 
 #endif /* LOAM_TRAIN_H */
