@@ -35,9 +35,12 @@ echo "$to_do" | tr ' ' '\n' | sed '/^$/d' | xargs -n 1 -P "$jobs" sh -c '
     source=${1%%:*}
     stamp=${1#*:}
     set -- --extra-arg=-include "--extra-arg=$PWD/scripts/analyzer.h"
-    # Not where loam_fail itself is defined, nor in cli, which does not see it.
-    case $source in cli/*) set -- ;; esac
-    ! grep -q "^loam_status loam_fail(" "$source" || set --
+    # Not where these are defined, nor in cli, which does not see them.
+    case $source in
+    cli/*) set -- ;;
+    src/op/*) set -- --extra-arg=-DLOAM_ANALYZE_OP "$@" ;;
+    esac
+    ! grep -Eq "^loam_status loam_(fail|reference_memory)\(" "$source" || set --
     if found=$(clang-tidy --quiet -p "$0" "$@" "$source" 2>/dev/null) && [ -z "$found" ]; then
         rm -f "${stamp%.*.*}".*
         : >"$stamp"
