@@ -19,36 +19,84 @@ typedef struct loam_example {
     int64_t line; /* 1-based; of a plain text, the line where the window begins */
 } loam_example;
 
+/* A file's weight above 1 repeats examples: such copies stand next to each other and share their
+ * tokens (the same `first`). */
 typedef struct loam_dataset {
     int32_t *tokens;
     uint8_t *trained;
-    int64_t n_tokens;
+    int64_t n_tokens; /* of the arrays */
     loam_example *examples;
     int64_t n_examples;
     int64_t n_trained;
-    char **files;
+    char **files; /* as messages name them */
     int n_files;
     uint64_t hash; /* of tokens, masks and boundaries: what the set is, for resume and provenance */
-    loam_data_summary summary;
+    loam_data_summary summary; /* n_overlong: examples longer than max_seq_length, whatever
+                                * became of them; n_truncated, n_split and the rest, dropped */
 } loam_dataset;
 
-/* Reads a data file for a model: JSONL with {"text"}, {"prompt", "completion"} or {"messages"}
- * (rendered with the model's own chat template), or plain text, which is cut into windows.
- * Errors name file:line:column, what was found and what was expected. An empty set, or one in
- * which nothing is trained, is an error. */
+/* Reads data for a model.
+ *
+ * `path` names a file; a directory (its train.jsonl is read); several of these with commas between
+ * them, each with a weight where wanted ("a.jsonl@2,b.jsonl@0.5": every example of a twice an
+ * epoch, a fixed half of b's); or "-", standard input. Pipes are read too.
+ *
+ * Files that end in .jsonl, .ndjson or .json, or whose text begins as a JSON object with a key or
+ * an array of such, hold records, one on each line or in one array; all others are plain text.
+ * options.format forces: "messages", "conversations", "instruction", "completion", "text" (all
+ * JSON) or "plain". A record is told by its keys:
+ *
+ *   {"messages": [{"role", "content"}, ...]}   roles system, developer, user, assistant, tool; with
+ *       "tools", and in a message "tool_calls" (arguments an object or its JSON text) and
+ *       "reasoning_content"
+ *   {"conversations": [{"from", "value"}, ...]}   from human or user, gpt or assistant, system,
+ * tool
+ *   {"instruction", "input", "output"}   a user turn "instruction\ninput" and its answer
+ *   {"prompt", "completion"}             a user turn and its answer
+ *   {"text"}                             BOS as the model says, the text, EOS
+ *
+ * Chats go through the model's own template (ChatML where it has none but the tokens of ChatML);
+ * instructions and completions do where the model has a template, else their texts are joined as
+ * they are ("\n" before an "output") and end with EOS. Trained are, by options.train_on: every
+ * assistant turn with its end-of-turn token; the last one; everything after the first prompt;
+ * all. A token is trained if its first byte lies in what is trained. Where a template rewrites
+ * earlier turns, every assistant turn becomes an example of its own: the conversation up to it,
+ * with this turn trained. A turn that ends in no special token gets the EOS. {"text"} and plain
+ * texts are trained whole. Plain text is cut into windows of max_seq_length tokens; see
+ * LOAM_OVERLONG_SPLIT too: pieces after the first begin with BOS, or for a model without one with
+ * the last token of the piece before, untrained. Dates in templates are those of 26 July 2024, so
+ * that a set is the same every day.
+ *
+ * Errors name file:line:column, what was found and what was expected; with options.skip_bad such
+ * records are left out and counted. Bytes that are not UTF-8 in a JSON array or a plain text, and
+ * broken syntax in an array, end the reading always. An empty set, or one in which nothing is
+ * trained, is an error with the counts of what was left out. Preference pairs are
+ * LOAM_E_UNSUPPORTED. */
 loam_status loam_dataset_load(const loam_base *m, const char *path, const loam_data_options *o,
                               loam_dataset **out, loam_error *e);
 void loam_dataset_free(loam_dataset *d); /* NULL is fine */
 
-/* Moves a seeded share of the examples into a second set (at least one, never all). */
+/* Appends to `out` the file that holds a part ("train", "valid" or "test") of what `path` names: in
+ * a directory its <part>.jsonl, nothing where that does not exist. Any other path is its own
+ * training part and has no further ones. */
+loam_status loam_dataset_part(const char *path, const char *part, loam_string *out, loam_error *e);
+
+/* Moves a seeded share of the examples into a second set (at least one, never all; a share is more
+ * than 0 and less than 1). Both keep their order; copies of an example stay together. */
 loam_status loam_dataset_split(loam_dataset *d, double share, uint64_t seed, loam_dataset **out,
                                loam_error *e);
+
+/* Appends an example to `out` for people to read: a line with its number, file, line and counts,
+ * then its text, special tokens spelt out, each run of trained tokens between U+27E6 and U+27E7
+ * (white square brackets), and a newline. */
+loam_status loam_dataset_show(const loam_dataset *d, const loam_base *m, int64_t example,
+                              loam_string *out, loam_error *e);
 
 /* ---- batches (batch.c) -------------------------------------------------------------------- */
 
 /* Several packed rows laid end to end. Attention stays inside each example: token t sees the keys
- * [ranges[2t], ranges[2t + 1]), and positions restart with every example. weights are 1 for a
- * trained token and 0 otherwise; labels of the others are -1. */
+ * [ranges[2t], ranges[2t + 1]), and positions restart with every example. labels[t] is the token
+ * after t where that is in the same example and trained, else -1. */
 typedef struct loam_batch {
     int64_t n_tokens; /* a multiple of 32: padding follows, labelled -1, each seeing only itself */
     int64_t n_trained;
