@@ -1,0 +1,154 @@
+/* cmd_train.c: loam train. */
+#include "json.h"
+#include "options.h"
+#include "terminal.h"
+#include "train_report.h"
+
+#include <stddef.h>
+
+typedef struct train_settings {
+    settings common;
+    loam_train_options o;
+    bool sched_debug;
+} train_settings;
+
+#define AT(field) offsetof(train_settings, field)
+
+static const option train_options[] = {
+    {OPTION_HEADING, .help = "Data"},
+    {OPTION_TEXT, "data", 0, AT(o.data), "FILE",
+     .help = "examples to train on: JSONL or plain text"},
+    {OPTION_TEXT, "valid-data", 0, AT(o.valid_data), "FILE",
+     .help = "examples to validate on (default: a share of --data)"},
+    {OPTION_DOUBLE, "valid-share", 0, AT(o.valid_share), "X",
+     .help = "share of --data that is kept for validation; 0: no validation", .least = 0,
+     .most = 0.9},
+
+    {OPTION_HEADING, .help = "Result"},
+    {OPTION_TEXT, "output", 'o', AT(o.output), "FILE",
+     .help = "where the adapter goes: the best by validation loss, else the last"},
+    {OPTION_TEXT, "adapter-path", 0, AT(o.output), "FILE", .help = "the same as --output"},
+    {OPTION_INT64, "save-every", 0, AT(o.save_every), "N",
+     .help = "keep an adapter every N steps, as FILE with '-stepN' in its name", .least = 0,
+     .most = 1e9, .zero = "only the best or the last"},
+
+    {OPTION_HEADING, .help = "Length of the run"},
+    {OPTION_INT64, "iters", 0, AT(o.iters), "N", .help = "optimizer steps", .least = 0, .most = 1e9,
+     .zero = "as --epochs says"},
+    {OPTION_DOUBLE, "epochs", 0, AT(o.epochs), "X", .help = "passes over the data", .least = 1e-3,
+     .most = 1e6},
+    {OPTION_INT64, "batch-size", 0, AT(o.batch_size), "N", .help = "rows of a batch", .least = 1,
+     .most = 65536},
+    {OPTION_INT64, "grad-accumulation-steps", 0, AT(o.grad_accumulation_steps), "N",
+     .help = "batches of an optimizer step", .least = 1, .most = 1e6},
+    {OPTION_INT64, "steps-per-eval", 0, AT(o.steps_per_eval), "N",
+     .help = "validate every N steps, and at the end", .least = 0, .most = 1e9,
+     .zero = "at the end only"},
+
+    {OPTION_HEADING, .help = "Adapter"},
+    {OPTION_INT64, "rank", 0, AT(o.rank), "N", .help = "inner dimension of the two factors",
+     .least = 1, .most = 65536},
+    {OPTION_FLOAT, "lora-alpha", 0, AT(o.alpha), "X",
+     .help = "the adapter is scaled by alpha / rank", .least = 1e-6, .most = 1e6},
+    {OPTION_FLAG, "rslora", 0, AT(o.rslora), .help = "scale by alpha / sqrt(rank) instead"},
+    {OPTION_TEXT, "target-modules", 0, AT(o.targets), "LIST",
+     .help = "weights that get factors, with commas: names or globs such as attn_q,ffn_* or q_proj "
+             "(default: all linear weights of the blocks)"},
+    {OPTION_INT64, "num-layers", 0, AT(o.n_last_layers), "N", .help = "only the last N blocks",
+     .least = 0, .most = 1e6, .zero = "all"},
+    {OPTION_TEXT, "init-adapter", 0, AT(o.init_adapter), "FILE",
+     .help = "go on from this adapter; its rank and weights are kept"},
+
+    {OPTION_HEADING, .help = "Optimizer (AdamW, cosine schedule)"},
+    {OPTION_FLOAT, "learning-rate", 0, AT(o.learning_rate), "X", .help = "at its highest",
+     .least = 1e-12, .most = 10},
+    {OPTION_FLOAT, "warmup", 0, AT(o.warmup_share), "X",
+     .help = "share of the steps in which the rate rises", .least = 0, .most = 1},
+    {OPTION_FLOAT, "weight-decay", 0, AT(o.weight_decay), "X", .help = "pulls factors towards 0",
+     .least = 0, .most = 10},
+    {OPTION_FLOAT, "clip", 0, AT(o.clip), "X", .help = "largest norm of a gradient; 0: no limit",
+     .least = 0, .most = 1e9},
+    {OPTION_UINT64, "seed", 0, AT(o.seed), "N", .help = "of the factors, the order and the split"},
+    {OPTION_FLAG, "grad-checkpoint", 0, AT(o.grad_checkpoint),
+     .help = "compute a block's activations again instead of keeping them: less memory, more time"},
+    {OPTION_END},
+};
+
+static const option train_debug_options[] = {
+    {OPTION_FLAG, "sched-debug", 0, AT(sched_debug),
+     .help = "say which device runs which part of a step, and why"},
+    {OPTION_END},
+};
+
+static void set_defaults(void *s)
+{
+    loam_train_options_default(&((train_settings *)s)->o);
+}
+
+static int finish(train_report *r, const loam_train_result *result, loam_status status,
+                  const loam_error *e)
+{
+    if (status == LOAM_OK) {
+        train_report_result(r, result, status);
+        return EXIT_OK;
+    }
+    if (status != LOAM_E_CANCELLED) {
+        if (r->json)
+            json_print_error(e);
+        return terminal_error(e);
+    }
+    if (r->json)
+        train_report_result(r, result, status);
+    terminal_error(e);
+    return EXIT_SIGNAL + terminal_signal();
+}
+
+static int run(void *settings_of_run, const char *const *operands)
+{
+    train_settings *s = settings_of_run;
+    if (!s->o.data)
+        return terminal_usage("--data FILE is missing: what to train on");
+    if (!s->o.output)
+        return terminal_usage("-o FILE is missing: where the adapter goes");
+    s->o.data_options = s->common.data;
+    loam_model *model;
+    loam_model_options mo = {.device = s->common.device,
+                             .n_threads = s->common.n_threads,
+                             .compute = (loam_compute)s->common.compute};
+    loam_error e = {0};
+    loam_train_result result = {0};
+    train_report report = {.options = &s->o,
+                           .model_path = operands[0],
+                           .json = s->common.json,
+                           .sched_debug = s->sched_debug};
+    loam_status status = loam_model_open(operands[0], &mo, &model, &e);
+    if (status != LOAM_OK)
+        return finish(&report, &result, status, &e);
+    loam_model_info_get(model, &report.model);
+    status = loam_train(model, &s->o, train_report_event, &report, &result, &e);
+    int exit_status = finish(&report, &result, status, &e);
+    loam_model_close(model);
+    return exit_status;
+}
+
+const command command_train = {
+    .name = "train",
+    .operands = "MODEL.gguf",
+    .n_operands = 1,
+    .needs = " --data FILE -o FILE",
+    .summary = "train a LoRA adapter",
+    .about = "Trains a LoRA adapter on a GGUF model, which stays as it is, quantized and read "
+             "only, and writes the adapter as a GGUF file for llama.cpp, Ollama and LM Studio.\n"
+             "A data file is JSONL, each line an object with \"messages\", with \"prompt\" and "
+             "\"completion\", or with \"text\"; or it is plain text. Conversations are rendered "
+             "with the model's own chat template.\n"
+             "Ctrl-C stops after the current step and saves; a second one ends at once.",
+    .examples = "loam train model.gguf --data train.jsonl -o adapter.gguf\n"
+                "loam train model.gguf --data train.jsonl --valid-data valid.jsonl \\\n"
+                "    -o adapter.gguf --rank 8 --epochs 2 --learning-rate 1e-4\n",
+    .options = {train_options, options_of_data, options_of_model, options_of_output,
+                train_debug_options},
+    .settings_bytes = sizeof(train_settings),
+    .set_defaults = set_defaults,
+    .run = run,
+};

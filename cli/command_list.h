@@ -1,0 +1,4 @@
+/* command_list.h: the commands, in the order of --help. cmd_<name>.c defines command_<name>. */
+COMMAND(train)
+COMMAND(eval)
+COMMAND(generate)
