@@ -88,10 +88,4 @@ static inline bool cpu_is_f32_rows(const loam_tensor *t)
            t->nb[3] % sizeof(float) == 0;
 }
 
-/* Decodes whole blocks of any type; the one place that says which decoder the device uses. */
-static inline void cpu_decode(loam_type type, const void *blocks, float *out, int64_t n)
-{
-    loam_decode(type, blocks, out, n);
-}
-
 #endif /* LOAM_CPU_H */

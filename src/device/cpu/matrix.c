@@ -1,9 +1,9 @@
 /* matrix.c: reading operands of any type and layout into what the product library multiplies. */
 #include "device/cpu/matrix.h"
+#include "device/cpu/decode.h"
 #include "device/cpu/simd.h"
 
-#define CHUNK 1024 /* elements decoded at a time on their way to BF16: whole blocks of any type */
-#define TILE 16    /* side of the squares that a transposed read goes through */
+#define TILE 16 /* side of the squares that a transposed read goes through */
 #define ROWS_PER_TASK 16
 
 bool cpu_multiplies_bf16(const cpu_device *d)
@@ -122,29 +122,18 @@ static void put_row(const cpu_device *d, const float *in, char *out, int64_t n)
         cpu_round_to_bf16((float *)out, n);
 }
 
-static void load_contiguous_row(const cpu_device *d, const cpu_matrix *m, const char *from,
-                                char *out, int64_t n)
+static void load_contiguous_row(const cpu_device *d, loam_type type, const char *from, char *out,
+                                int64_t n)
 {
-    const loam_type_info *type = loam_type_get((int)m->type);
-    if (m->type == LOAM_TYPE_F32) {
+    if (type == LOAM_TYPE_F32) {
         put_row(d, (const float *)from, out, n);
-        return;
-    }
-    if (!cpu_multiplies_bf16(d)) {
-        cpu_decode(m->type, from, (float *)out, n);
+    } else if (!cpu_multiplies_bf16(d)) {
+        loam_cpu_decode(type, from, (float *)out, n);
         put_row(d, (float *)out, out, n);
-        return;
-    }
-    if (m->type == LOAM_TYPE_BF16) {
+    } else if (type == LOAM_TYPE_BF16) {
         memcpy(out, from, (size_t)n * sizeof(uint16_t));
-        return;
-    }
-    _Alignas(64) float decoded[CHUNK];
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        int64_t count = LOAM_MIN(n - i, CHUNK);
-        cpu_decode(m->type, from + (size_t)(i / type->block_ne) * type->block_bytes, decoded,
-                   count);
-        cpu_to_bf16(decoded, (uint16_t *)out + i, count);
+    } else {
+        loam_cpu_decode_bf16(type, from, (uint16_t *)out, n);
     }
 }
 
@@ -178,7 +167,7 @@ void cpu_matrix_load(const cpu_device *d, const cpu_matrix *m, int64_t row, int6
     const loam_type_info *type = loam_type_get((int)m->type);
     size_t row_bytes = (size_t)ld * cpu_operand_bytes(d);
     for (int64_t r = 0; r < n_rows; r++)
-        load_contiguous_row(d, m,
+        load_contiguous_row(d, m->type,
                             m->data + (size_t)(row + r) * m->row_bytes +
                                 (size_t)(col / type->block_ne) * type->block_bytes,
                             (char *)out + (size_t)r * row_bytes, n_cols);

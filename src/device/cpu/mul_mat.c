@@ -10,7 +10,7 @@
 #define DOT_ROWS 8     /* rows of x up to which rows are dotted */
 #define DOT_PANEL 32   /* rows of w a task dots */
 #define PANEL 128      /* rows of w a task multiplies */
-#define SMALL_PANEL 64 /* of a weight with fewer rows than SMALL_WEIGHT */
+#define SMALL_PANEL 64 /* of a decoded weight with fewer rows than SMALL_WEIGHT */
 #define SMALL_WEIGHT 1024
 #define WHOLE_K 1536 /* longer rows are decoded in pieces of K_PIECE */
 #define K_PIECE 1024
@@ -60,7 +60,7 @@ static void cut(mul_mat *p)
         p->x_rows = n;
     } else {
         p->k_piece = p->w_direct || k <= WHOLE_K ? k : K_PIECE;
-        p->panel_rows = m < SMALL_WEIGHT ? SMALL_PANEL : PANEL;
+        p->panel_rows = m < SMALL_WEIGHT && !p->w_direct ? SMALL_PANEL : PANEL;
         if (!p->w_direct) {
             int64_t ld = cpu_operand_ld(p->k_piece);
             int64_t most = (int64_t)(d->decode_scratch_bytes / ((size_t)ld * size));

@@ -24,7 +24,7 @@
 
 /* Sanitizers instrument the loader's choice before they are ready to run. */
 #if defined(__x86_64__) && defined(__linux__) && !defined(CPU_SANITIZED)
-#define CPU_CLONES __attribute__((target_clones("default", "arch=haswell", "arch=skylake-avx512")))
+#define CPU_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define CPU_CLONES
 #endif

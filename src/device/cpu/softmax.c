@@ -72,11 +72,13 @@ static void soft_max_row(void *context, int64_t r, int worker)
     cpu_vector_scale(y, y, (float)(1 / sum), 0, width);
 }
 
+/* In double: where one y is nearly 1, dy - mean is a difference of nearly equal numbers. */
 CPU_CLONES
-static void combine(float *dx, const float *dy, const float *y, float scale, float mean, int64_t n)
+static void combine(float *dx, const float *dy, const float *y, double scale, double mean,
+                    int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        dx[i] = scale * y[i] * (dy[i] - mean);
+        dx[i] = (float)(scale * y[i] * (dy[i] - mean));
 }
 
 static void soft_max_back_row(void *context, int64_t r, int worker)
@@ -86,7 +88,7 @@ static void soft_max_back_row(void *context, int64_t r, int worker)
     const float *dy = (const float *)cpu_flat_row(&n->src[0]->t, r);
     const float *y = (const float *)cpu_flat_row(&n->src[1]->t, r);
     double mean = cpu_vector_dot(dy, y, n->t.ne[0]);
-    combine((float *)cpu_flat_row(&n->t, r), dy, y, n->params.soft_max.scale, (float)mean,
+    combine((float *)cpu_flat_row(&n->t, r), dy, y, (double)n->params.soft_max.scale, mean,
             n->t.ne[0]);
 }
 
