@@ -2,3 +2,4 @@
 COMMAND(train)
 COMMAND(eval)
 COMMAND(generate)
+COMMAND(inspect)
