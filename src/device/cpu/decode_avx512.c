@@ -65,7 +65,8 @@ LANES_OP void v16_store_bf16(uint16_t *to, v16 v)
     const __m512i odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
     const __m512i biased = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     const __m512i rounded = _mm512_srli_epi32(biased, 16);
-    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+    const __mmask16 is_nan = _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(0x7f800000));
     const __m512i result = _mm512_mask_or_epi32(rounded, is_nan, upper, _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(result));
 }

@@ -47,13 +47,13 @@ LANES_INLINE cpu_b16 two_u64(uint64_t low, uint64_t high)
     return (cpu_b16)v;
 }
 
-/* 16 where bit i of the 16 bits is set, else 0. */
-LANES_INLINE cpu_b16 fifth_bits(const uint8_t bits[2])
+/* Byte i is 0xff where bit i of the 16 bits is set, else 0. */
+LANES_INLINE cpu_b16 bytes_of_bits(uint32_t bits)
 {
+    const cpu_b16 byte_of = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
     const cpu_b16 one_bit = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    const uint64_t every_byte = 0x0101010101010101u;
-    const cpu_b16 bytes = two_u64(bits[0] * every_byte, bits[1] * every_byte);
-    return (cpu_b16)((bytes & one_bit) == one_bit) & 16;
+    const cpu_b16 spread = b16_lookup(two_u64(bits, 0), byte_of);
+    return (cpu_b16)((spread & one_bit) == one_bit);
 }
 
 /* ---- 32-element blocks -------------------------------------------------------------------- */
@@ -82,8 +82,10 @@ LANES_INLINE void block_q5_0(const uint8_t *block, lanes_out out)
     const loam_block_q5_0 *b = (const loam_block_q5_0 *)block;
     const float d = loam_load_f16(b->d);
     const cpu_b16 q = load_b16(b->qs);
-    emit(out, 0, v16_mul(v16_from_s8(((q & 15) | fifth_bits(b->qh)) - 16), d));
-    emit(out, 16, v16_mul(v16_from_s8((q >> 4 | fifth_bits(b->qh + 2)) - 16), d));
+    emit(out, 0,
+         v16_mul(v16_from_s8(((q & 15) | (bytes_of_bits(loam_load_u16(b->qh)) & 16)) - 16), d));
+    emit(out, 16,
+         v16_mul(v16_from_s8((q >> 4 | (bytes_of_bits(loam_load_u16(b->qh + 2)) & 16)) - 16), d));
 }
 
 LANES_INLINE void block_q5_1(const uint8_t *block, lanes_out out)
@@ -92,8 +94,12 @@ LANES_INLINE void block_q5_1(const uint8_t *block, lanes_out out)
     const float d = loam_load_f16(b->d);
     const float m = loam_load_f16(b->m);
     const cpu_b16 q = load_b16(b->qs);
-    emit(out, 0, v16_add(v16_mul(v16_from_u8((q & 15) | fifth_bits(b->qh)), d), m));
-    emit(out, 16, v16_add(v16_mul(v16_from_u8(q >> 4 | fifth_bits(b->qh + 2)), d), m));
+    emit(
+        out, 0,
+        v16_add(v16_mul(v16_from_u8((q & 15) | (bytes_of_bits(loam_load_u16(b->qh)) & 16)), d), m));
+    emit(out, 16,
+         v16_add(v16_mul(v16_from_u8(q >> 4 | (bytes_of_bits(loam_load_u16(b->qh + 2)) & 16)), d),
+                 m));
 }
 
 LANES_INLINE void block_q8_0(const uint8_t *block, lanes_out out)
@@ -256,6 +262,196 @@ LANES_INLINE void block_tq2_0(const uint8_t *block, lanes_out out)
     }
 }
 
+LANES_INLINE void emit_trits(cpu_b16 digit_first, float d, lanes_out out, int64_t i)
+{
+    /* The first digit of a fraction f / 256 in base 3 is floor(3 f / 256). */
+    const cpu_b16 one = (cpu_b16)(digit_first > 85) & 1;
+    const cpu_b16 two = (cpu_b16)(digit_first > 170) & 1;
+    emit(out, i, v16_mul(v16_from_s8(one + two - 1), d));
+}
+
+LANES_INLINE void block_tq1_0(const uint8_t *block, lanes_out out)
+{
+    const loam_block_tq1_0 *b = (const loam_block_tq1_0 *)block;
+    const float d = loam_load_f16(b->d);
+    const cpu_b16 byte_of = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3};
+    const cpu_b16 power = {1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27};
+    cpu_b16 q[3] = {load_b16(b->qs), load_b16(b->qs + 16), load_b16(b->qs + 32)};
+    for (int digit = 0; digit < 5; digit++) {
+        emit_trits(q[0], d, out, 32 * digit);
+        emit_trits(q[1], d, out, 32 * digit + 16);
+        emit_trits(q[2], d, out, 160 + 16 * digit);
+        for (int k = 0; k < 3; k++)
+            q[k] = q[k] + q[k] + q[k];
+    }
+    emit_trits(b16_lookup(two_u64(loam_load_u32(b->qh), 0), byte_of) * power, d, out, 240);
+}
+
+/* ---- codebooks of words ------------------------------------------------------------------- */
+
+/* Keeps `word` in a general register: gcc would put two of them into one vector, 16 bits at a time
+ * and each insertion waiting for the last use of the register. */
+LANES_INLINE uint64_t in_register(uint64_t word)
+{
+    __asm__("" : "+r"(word));
+    return word;
+}
+
+/* Eight 2-bit numbers, one in each byte. */
+LANES_INLINE uint64_t spread_2_bits(uint64_t word)
+{
+    word = in_register(word);
+    word = (word | word << 24) & 0x000000ff000000ffu;
+    word = (word | word << 12) & 0x000f000f000f000fu;
+    return (word | word << 6) & 0x0303030303030303u;
+}
+
+/* Eight 3-bit numbers, one in each byte. */
+LANES_INLINE uint64_t spread_3_bits(uint64_t word)
+{
+    word = in_register(word);
+    word = (word | word << 20) & 0x00000fff00000fffu;
+    word = (word | word << 10) & 0x003f003f003f003fu;
+    return (word | word << 5) & 0x0707070707070707u;
+}
+
+/* Sixteen numbers into at most eight levels, negated where a sign bit is set, times a scale. */
+LANES_INLINE void emit_words(uint64_t first, uint64_t second, const int8_t *levels, int n_levels,
+                             uint32_t signs, float scale, lanes_out out, int64_t i)
+{
+    uint64_t table = 0;
+    memcpy(&table, levels, (size_t)n_levels);
+    const cpu_b16 v = b16_lookup(two_u64(table, 0), two_u64(first, second));
+    const cpu_b16 minus = bytes_of_bits(signs);
+    emit(out, i, v16_mul(v16_from_s8((v ^ minus) - minus), scale));
+}
+
+LANES_INLINE uint32_t two_signs(uint32_t fourteen)
+{
+    return loam_iq_signs(fourteen & 127) | (uint32_t)loam_iq_signs(fourteen >> 7 & 127) << 8;
+}
+
+LANES_INLINE void block_iq2_xxs(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq2_xxs *b = (const loam_block_iq2_xxs *)block;
+    const float d = loam_load_f16(b->d);
+    for (int g = 0; g < 8; g++) {
+        const uint8_t *numbers = b->qs + 8 * g;
+        const uint32_t packed = loam_load_u32(numbers + 4);
+        const float scale = d * (0.5f + (float)(packed >> 28)) * 0.25f;
+        for (int r = 0; r < 4; r += 2)
+            emit_words(spread_2_bits(loam_iq2xxs_words[numbers[r]]),
+                       spread_2_bits(loam_iq2xxs_words[numbers[r + 1]]), loam_iq2_levels, 4,
+                       two_signs(packed >> (7 * r)), scale, out, 32 * g + 8 * r);
+    }
+}
+
+LANES_INLINE void block_iq2_xs(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq2_xs *b = (const loam_block_iq2_xs *)block;
+    const float d = loam_load_f16(b->d);
+    for (int run = 0; run < 16; run++) {
+        const uint32_t first = loam_load_u16(b->qs + 4 * run);
+        const uint32_t second = loam_load_u16(b->qs + 4 * run + 2);
+        const int s = b->scales[run / 2] >> (4 * (run % 2)) & 15;
+        emit_words(spread_2_bits(loam_iq2xs_words[first & 511]),
+                   spread_2_bits(loam_iq2xs_words[second & 511]), loam_iq2_levels, 4,
+                   two_signs(first >> 9 | second >> 9 << 7), d * (0.5f + (float)s) * 0.25f, out,
+                   16 * run);
+    }
+}
+
+LANES_INLINE void block_iq2_s(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq2_s *b = (const loam_block_iq2_s *)block;
+    const float d = loam_load_f16(b->d);
+    for (int run = 0; run < 16; run++) {
+        const uint32_t high = b->qh[run / 2] >> (4 * (run % 2));
+        const uint32_t first = b->qs[2 * run] | (high & 3) << 8;
+        const uint32_t second = b->qs[2 * run + 1] | (high >> 2 & 3) << 8;
+        const int s = b->scales[run / 2] >> (4 * (run % 2)) & 15;
+        emit_words(spread_2_bits(loam_iq2s_words[first]), spread_2_bits(loam_iq2s_words[second]),
+                   loam_iq2_levels, 4, loam_load_u16(b->signs + 2 * run),
+                   d * (0.5f + (float)s) * 0.25f, out, 16 * run);
+    }
+}
+
+LANES_INLINE void block_iq3_xxs(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq3_xxs *b = (const loam_block_iq3_xxs *)block;
+    const uint16_t *words = loam_iq3xxs_words;
+    const float d = loam_load_f16(b->d);
+    for (int g = 0; g < 8; g++) {
+        const uint32_t packed = loam_load_u32(b->scales_signs + 4 * g);
+        const float scale = d * (0.5f + (float)(packed >> 28)) * 0.5f;
+        for (int r = 0; r < 4; r += 2) {
+            const uint8_t *n = b->qs + 8 * g + 2 * r;
+            emit_words(spread_3_bits(words[n[0]] | (uint64_t)words[n[1]] << 12),
+                       spread_3_bits(words[n[2]] | (uint64_t)words[n[3]] << 12), loam_iq3xxs_levels,
+                       8, two_signs(packed >> (7 * r)), scale, out, 32 * g + 8 * r);
+        }
+    }
+}
+
+LANES_INLINE void block_iq3_s(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq3_s *b = (const loam_block_iq3_s *)block;
+    const uint16_t *words = loam_iq3s_words;
+    const float d = loam_load_f16(b->d);
+    for (int run = 0; run < 16; run++) {
+        const uint8_t *n = b->qs + 4 * run;
+        const uint32_t high = (uint32_t)b->qh[run / 2] >> (4 * (run % 2)) << 8;
+        const int s = b->scales[run / 4] >> (4 * (run / 2 % 2)) & 15;
+        const uint64_t w0 = words[n[0] | (high & 256)];
+        const uint64_t w1 = words[n[1] | (high >> 1 & 256)];
+        const uint64_t w2 = words[n[2] | (high >> 2 & 256)];
+        const uint64_t w3 = words[n[3] | (high >> 3 & 256)];
+        emit_words(spread_3_bits(w0 | w1 << 12), spread_3_bits(w2 | w3 << 12), loam_iq3s_levels, 8,
+                   loam_load_u16(b->signs + 2 * run), d * (float)(1 + 2 * s), out, 16 * run);
+    }
+}
+
+/* Two IQ1 words; bit 0 of first_minus and second_minus says that the word's delta is -1/8. Level
+ * and delta together are a whole number of eighths. */
+LANES_INLINE void emit_iq1_words(uint32_t first, uint32_t second, uint32_t first_minus,
+                                 uint32_t second_minus, float scale, lanes_out out, int64_t i)
+{
+    const cpu_b16 numbers =
+        two_u64(spread_2_bits(loam_iq1_words[first]), spread_2_bits(loam_iq1_words[second]));
+    const cpu_b16 minus = two_u64(0u - (uint64_t)first_minus, 0u - (uint64_t)second_minus);
+    const cpu_b16 eighths = numbers * 8 - 8 + (minus | 1);
+    emit(out, i, v16_mul(v16_mul(v16_from_s8(eighths), 0.125f), scale));
+}
+
+LANES_INLINE void block_iq1_s(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq1_s *b = (const loam_block_iq1_s *)block;
+    const float d = loam_load_f16(b->d);
+    for (int g = 0; g < 8; g++) {
+        const uint32_t high = loam_load_u16(b->qh + 2 * g);
+        const float scale = d * (float)(2 * (high >> 12 & 7) + 1);
+        for (int r = 0; r < 4; r += 2)
+            emit_iq1_words(b->qs[4 * g + r] | (high >> (3 * r) & 7) << 8,
+                           b->qs[4 * g + r + 1] | (high >> (3 * r + 3) & 7) << 8, high >> 15,
+                           high >> 15, scale, out, 32 * g + 8 * r);
+    }
+}
+
+LANES_INLINE void block_iq1_m(const uint8_t *block, lanes_out out)
+{
+    const loam_block_iq1_m *b = (const loam_block_iq1_m *)block;
+    uint32_t half = 0;
+    for (int k = 0; k < 4; k++)
+        half |= (uint32_t)(b->scales[2 * k + 1] >> 4) << (4 * k);
+    const float d = loam_half_value((uint16_t)half);
+    for (int run = 0; run < 16; run++) {
+        const uint32_t high = b->qh[run];
+        const uint32_t s = loam_load_u16(b->scales + run / 4 * 2) >> (3 * (run % 4)) & 7u;
+        emit_iq1_words(b->qs[2 * run] | (high & 7) << 8, b->qs[2 * run + 1] | (high >> 4 & 7) << 8,
+                       high >> 3 & 1, high >> 7, d * (float)(2 * s + 1), out, 16 * run);
+    }
+}
+
 /* ---- whole rows --------------------------------------------------------------------------- */
 
 /* Defines rows_<type>_f32 and rows_<type>_bf16, which decode n elements block by block. */
@@ -287,7 +483,15 @@ LANES_ROWS(q4_k, 256, sizeof(loam_block_q4_k))
 LANES_ROWS(q5_k, 256, sizeof(loam_block_q5_k))
 LANES_ROWS(q6_k, 256, sizeof(loam_block_q6_k))
 LANES_ROWS(iq4_xs, 256, sizeof(loam_block_iq4_xs))
+LANES_ROWS(tq1_0, 256, sizeof(loam_block_tq1_0))
 LANES_ROWS(tq2_0, 256, sizeof(loam_block_tq2_0))
+LANES_ROWS(iq2_xxs, 256, sizeof(loam_block_iq2_xxs))
+LANES_ROWS(iq2_xs, 256, sizeof(loam_block_iq2_xs))
+LANES_ROWS(iq2_s, 256, sizeof(loam_block_iq2_s))
+LANES_ROWS(iq3_xxs, 256, sizeof(loam_block_iq3_xxs))
+LANES_ROWS(iq3_s, 256, sizeof(loam_block_iq3_s))
+LANES_ROWS(iq1_s, 256, sizeof(loam_block_iq1_s))
+LANES_ROWS(iq1_m, 256, sizeof(loam_block_iq1_m))
 
 /* Sixteen elements of a type whose block is one element. */
 LANES_INLINE v16 load_16(loam_type type, const uint8_t *p)
@@ -346,14 +550,18 @@ LANES_TARGET static void rows_bf16_bf16(const void *blocks, void *out, int64_t n
 
 /* clang-format off */
 #define LANES_TABLE(suffix)                                                                        \
-    [LOAM_TYPE_F16] = rows_f16_##suffix,       [LOAM_TYPE_BF16] = rows_bf16_##suffix,              \
-    [LOAM_TYPE_Q4_0] = rows_q4_0_##suffix,     [LOAM_TYPE_Q4_1] = rows_q4_1_##suffix,              \
-    [LOAM_TYPE_Q5_0] = rows_q5_0_##suffix,     [LOAM_TYPE_Q5_1] = rows_q5_1_##suffix,              \
-    [LOAM_TYPE_Q8_0] = rows_q8_0_##suffix,     [LOAM_TYPE_Q2_K] = rows_q2_k_##suffix,              \
-    [LOAM_TYPE_Q3_K] = rows_q3_k_##suffix,     [LOAM_TYPE_Q4_K] = rows_q4_k_##suffix,              \
-    [LOAM_TYPE_Q5_K] = rows_q5_k_##suffix,     [LOAM_TYPE_Q6_K] = rows_q6_k_##suffix,              \
-    [LOAM_TYPE_IQ4_NL] = rows_iq4_nl_##suffix, [LOAM_TYPE_IQ4_XS] = rows_iq4_xs_##suffix,          \
-    [LOAM_TYPE_TQ2_0] = rows_tq2_0_##suffix,   [LOAM_TYPE_MXFP4] = rows_mxfp4_##suffix,            \
+    [LOAM_TYPE_F16] = rows_f16_##suffix,         [LOAM_TYPE_BF16] = rows_bf16_##suffix,            \
+    [LOAM_TYPE_Q4_0] = rows_q4_0_##suffix,       [LOAM_TYPE_Q4_1] = rows_q4_1_##suffix,            \
+    [LOAM_TYPE_Q5_0] = rows_q5_0_##suffix,       [LOAM_TYPE_Q5_1] = rows_q5_1_##suffix,            \
+    [LOAM_TYPE_Q8_0] = rows_q8_0_##suffix,       [LOAM_TYPE_Q2_K] = rows_q2_k_##suffix,            \
+    [LOAM_TYPE_Q3_K] = rows_q3_k_##suffix,       [LOAM_TYPE_Q4_K] = rows_q4_k_##suffix,            \
+    [LOAM_TYPE_Q5_K] = rows_q5_k_##suffix,       [LOAM_TYPE_Q6_K] = rows_q6_k_##suffix,            \
+    [LOAM_TYPE_IQ1_S] = rows_iq1_s_##suffix,     [LOAM_TYPE_IQ1_M] = rows_iq1_m_##suffix,          \
+    [LOAM_TYPE_IQ2_XXS] = rows_iq2_xxs_##suffix, [LOAM_TYPE_IQ2_XS] = rows_iq2_xs_##suffix,        \
+    [LOAM_TYPE_IQ2_S] = rows_iq2_s_##suffix,     [LOAM_TYPE_IQ3_XXS] = rows_iq3_xxs_##suffix,      \
+    [LOAM_TYPE_IQ3_S] = rows_iq3_s_##suffix,     [LOAM_TYPE_IQ4_NL] = rows_iq4_nl_##suffix,        \
+    [LOAM_TYPE_IQ4_XS] = rows_iq4_xs_##suffix,   [LOAM_TYPE_TQ1_0] = rows_tq1_0_##suffix,          \
+    [LOAM_TYPE_TQ2_0] = rows_tq2_0_##suffix,     [LOAM_TYPE_MXFP4] = rows_mxfp4_##suffix,          \
     [LOAM_TYPE_NVFP4] = rows_nvfp4_##suffix
 /* clang-format on */
 
