@@ -190,7 +190,7 @@ build() {
     set -- "$1" "-DCMAKE_C_COMPILER=$2"
     ! have ccache || set -- "$@" -DCMAKE_C_COMPILER_LAUNCHER=ccache
     cmake --preset "$@"
-    cmake --build "build/$1" -j "$jobs" -- --quiet
+    cmake --build "build/$1" -j "$jobs" -- --quiet -k 0
 }
 
 step_build_gcc() {
@@ -212,14 +212,16 @@ run_tests() {
     ctest --preset "$1" -j "$jobs" || rc=$?
     awk '
         / Testing: / { inside = 1; passed = failed = skipped = 0 }
+        /^Unable to find executable/ { missing = 1 }
         /^\[  PASSED  \] [0-9]+ test/ { passed += $4 }
         /^\[  FAILED  \] [0-9]+ test/ { failed += $4 }
         /^\[  SKIPPED \] [0-9]+ test/ { skipped += $4 }
         inside && /^Test (Passed|Failed)\.|^Test +Reason|^Test timeout/ {
-            if (/Passed/) { if (!(passed + skipped)) passed = 1 }
-            else if (!failed) failed = 1
+            if (missing) { failed = 1 }
+            else if (/Passed/) { if (!(passed + skipped)) passed = 1 }
+            else if (!failed) { failed = 1 }
             all_passed += passed; all_failed += failed; all_skipped += skipped
-            inside = 0
+            inside = missing = 0
         }
         END { print all_passed + 0, all_failed + 0, all_skipped + 0 }
     ' "build/$1/Testing/Temporary/LastTest.log" >"$counts"

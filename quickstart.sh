@@ -77,8 +77,8 @@ run $loam eval $model --data examples/loam-valid.jsonl --threads "$threads"
 
 say "Training an adapter on the quantized model"
 run $loam train $model --data examples/loam-train.jsonl --valid-data examples/loam-valid.jsonl \
-    -o $adapter --iters 120 --batch-size 8 --learning-rate 2e-3 --max-seq-length 256 --seed 1 \
-    --threads "$threads"
+    -o $adapter --iters 100 --batch-size 2 --grad-accumulation-steps 1 --learning-rate 4e-3 \
+    --max-seq-length 256 --steps-per-eval 25 --seed 1 --threads "$threads"
 
 say "The same questions, with the adapter"
 run $loam eval $model --lora $adapter --data examples/loam-valid.jsonl --threads "$threads"

@@ -2,16 +2,18 @@
 //
 //     node compare.mjs [LOAM]        LOAM: the program, build/release/loam unless named
 //
-// For each model, the base alone and the base with an adapter that Loam trains here for a few
-// steps, and one adapter that another program made: token ids are equal, and so is every
-// log-probability within the bar of the model's type. llama.cpp rounds activations to 8 bits
-// before a product with a quantized weight and Loam does not, hence the wider bars there.
-// Models outside the repository are looked for in $LOAM_ASSETS/models, else beside the
-// checkout; where absent they are counted as skipped. Writes "passed failed skipped" to $COUNTS.
+// For each model, the base alone, the base with an adapter that Loam trains here for a few steps,
+// and the base with an adapter that another program made: token ids are equal, and so is every
+// log-probability. llama.cpp reads two files: the model itself, and a copy with the same weights as
+// F32 (decode.mjs), for it rounds activations before a product with any other type and Loam does
+// not. The bar of the copies is therefore the tight one. The other is as wide as that rounding.
+// Models outside the repository are looked for in $LOAM_ASSETS/models, else beside the checkout;
+// where absent they are counted as skipped. Writes "passed failed skipped" to $COUNTS.
 import {execFileSync} from "node:child_process";
-import {existsSync, mkdirSync, writeFileSync} from "node:fs";
+import {existsSync, mkdirSync, rmSync, writeFileSync} from "node:fs";
 import path from "node:path";
 import {fileURLToPath} from "node:url";
+import {writeDecoded} from "./decode.mjs";
 import {judge, openLlama} from "./judge.mjs";
 
 const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../..");
@@ -19,21 +21,26 @@ const loam = path.resolve(process.argv[2] ?? path.join(root, "build/release/loam
 const assets = path.join(process.env.LOAM_ASSETS ?? path.join(root, "../shared/assets"), "models");
 const work = path.join(root, "build/judge");
 
-const exact = {token: 0.005, mean: 0.005};
+// Largest difference of a log-probability, and of the mean over all tokens. The rows of the wide256
+// models are one block of 256, mostly zero padding, with one scale for all activations in it: there
+// the rounding alone moves single tokens by up to 0.8, and only the mean says something.
+const exact = {token: 0.001, mean: 0.001};
+const half = {token: 0.005, mean: 0.005};
 const stories = {token: 0.1, mean: 0.01};
+const wide = {token: Infinity, mean: 0.01};
 const chat = {token: 0.2, mean: 0.01};
 const foreign = path.join(assets, "stories260K-random-lora-r4-a8.gguf");
 
 const models = [
     {file: path.join(root, "models/loam-29m-Q4_K_M.gguf"), bar: chat, texts: "chat"},
     {file: path.join(assets, "loam-29m-Q8_0.gguf"), bar: chat, texts: "chat"},
-    {file: path.join(assets, "stories260K-F32.gguf"), bar: exact, texts: "story", foreign},
-    {file: path.join(assets, "stories260K-F16.gguf"), bar: exact, texts: "story", foreign},
+    {file: path.join(assets, "stories260K-F32.gguf"), bar: null, texts: "story", foreign},
+    {file: path.join(assets, "stories260K-F16.gguf"), bar: half, texts: "story", foreign},
     {file: path.join(assets, "stories260K-Q8_0.gguf"), bar: stories, texts: "story", foreign},
     {file: path.join(assets, "stories260K-Q4_0.gguf"), bar: stories, texts: "story", foreign},
-    {file: path.join(assets, "stories260K-wide256-Q4_K_M.gguf"), bar: stories, texts: "story"},
-    {file: path.join(assets, "stories260K-wide256-Q5_K_M.gguf"), bar: stories, texts: "story"},
-    {file: path.join(assets, "stories260K-wide256-Q2_K.gguf"), bar: stories, texts: "story"}
+    {file: path.join(assets, "stories260K-wide256-Q4_K_M.gguf"), bar: wide, texts: "story"},
+    {file: path.join(assets, "stories260K-wide256-Q5_K_M.gguf"), bar: wide, texts: "story"},
+    {file: path.join(assets, "stories260K-wide256-Q2_K.gguf"), bar: wide, texts: "story"}
 ];
 
 const texts = {
@@ -46,11 +53,13 @@ const texts = {
         {name: "mixed", text: "Größe: 3,50 m — naïve “quotes”, x² + 1 = 17; 世界 🙂\n" +
             "\tdef f(n): return n * 2\n"}
     ],
+    // In the manner of the model's own: where a token is very unlikely, rounding counts for more.
     story: [
-        {name: "dog", text: "Once upon a time, there was a small dog named Tim. Tim liked to run " +
-            "in the park. One day, he saw a big red ball and wanted to play with it."},
-        {name: "rain", text: "It was a rainy day. Mia and her mom sat at home and made a cake. " +
-            "\"Can I eat it now?\" asked Mia."}
+        {name: "park", text: "Once upon a time, there was a little boy named Tim. He loved to " +
+            "play with his toys. One day, his mom said, \"Let's go to the park!\" Tim was very " +
+            "happy."},
+        {name: "bird", text: "Once upon a time, there was a big dog. The dog liked to run and " +
+            "play in the park. One day, the dog saw a little bird. The bird was sad."}
     ]
 };
 
@@ -111,26 +120,34 @@ function unchanged(base, runs) {
 async function judgeModel(llama, model, counts) {
     const name = path.basename(model.file, ".gguf");
     const cases = texts[model.texts];
-    const adapters = [["base", () => null], ["trained adapter", () => trainAdapter(model)]];
-    if (model.foreign)
-        adapters.push(["foreign adapter", () => model.foreign]);
-    let base;
-    for (const [label, adapterOf] of adapters) {
+    const decoded = path.join(work, "decoded.gguf");
+    const base = {};
+    const check = async (label, file, bar, adapterOf) => {
         let problem;
-        console.log(`${name}, ${label}`);
+        console.log(`${name}, ${label}, ${file === decoded ? "weights as F32" : "as it is"}`);
         try {
             const adapter = adapterOf();
             const lora = adapter ? [{filePath: adapter, scale: 1}] : [];
-            const runs = await judge(llama, model.file, lora, cases);
-            base ??= runs;
+            const runs = await judge(llama, file, lora, cases);
+            base[file] ??= runs;
             problem = compare(runs, cases.map(({text}) => loamLogprobs(model.file, adapter, text)),
-                model.bar) ?? (adapter ? unchanged(base, runs) : null);
+                bar) ?? (adapter ? unchanged(base[file], runs) : null);
         } catch (error) {
             problem = `${error.message}\n${error.stderr ?? ""}`;
         }
         console.log(problem ? `  FAIL: ${problem}` : "  PASS");
         counts[problem ? "failed" : "passed"]++;
+    };
+    writeDecoded(model.file, decoded);
+    let trained;
+    for (const [file, bar] of [[decoded, exact], ...model.bar ? [[model.file, model.bar]] : []]) {
+        await check("base", file, bar, () => null);
+        await check("trained adapter", file, bar, () => trained ??= trainAdapter(model));
     }
+    // Random factors make a model of noise, which rounding disturbs without bound: F32 alone.
+    if (model.foreign)
+        await check("foreign adapter", decoded, exact, () => model.foreign);
+    rmSync(decoded);
 }
 
 mkdirSync(work, {recursive: true});
@@ -141,7 +158,7 @@ for (const model of models) {
         await judgeModel(llama, model, counts);
     } else {
         console.log(`${path.basename(model.file)}: not in ${path.dirname(model.file)}, SKIP`);
-        counts.skipped += model.foreign ? 3 : 2;
+        counts.skipped += (model.bar ? 4 : 2) + (model.foreign ? 1 : 0);
     }
 }
 await llama.dispose();
