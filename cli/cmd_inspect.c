@@ -95,7 +95,7 @@ static loam_status show_keys(loam_file *f, const loam_file_info *info, const ins
                              int width, loam_error *e)
 {
     int room = terminal_columns() - width - 14;
-    size_t value_bytes = s->full ? SIZE_MAX : room < 40 ? 40 : (size_t)room;
+    size_t value_bytes = s->full ? SIZE_MAX : room < 60 ? 60 : (size_t)room;
     terminal_line("%s%-*s  %-9s  %s%s", terminal_style(STYLE_BOLD), width, "key", "type", "value",
                   terminal_style(STYLE_NONE));
     for (int64_t i = 0; i < info->n_keys && terminal_is_open(); i++) {

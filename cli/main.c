@@ -46,6 +46,7 @@ static void print_overview(FILE *to)
         fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(to, "\n  loam COMMAND --help    the flags of a command\n"
                 "  loam help COMMAND      the same\n"
+                "  loam help --man        the manual page, as docs/loam.1\n"
                 "  loam --version         version, libraries, devices, architectures\n\n"
                 "Exit status: 0 fine, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C after "
                 "saving.\n");
@@ -65,6 +66,10 @@ static int help(int argc, char **argv)
 {
     if (argc == 0) {
         print_overview(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[0], "--man") == 0) {
+        manual_print(stdout);
         return EXIT_OK;
     }
     const command *c = find_command(argv[0]);

@@ -34,7 +34,7 @@ const option options_of_adapter[] = {
 };
 
 const option options_of_data[] = {
-    {OPTION_HEADING, .help = "Examples"},
+    {OPTION_HEADING, .help = "Reading the data"},
     {OPTION_INT64, "max-seq-length", 0, offsetof(settings, data.max_seq_length), "N",
      .help = "tokens of a row; shorter examples share rows", .least = 0, .most = 1 << 24,
      .zero = "2048, or the model's context where that is less"},
