@@ -28,11 +28,11 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int loam_byte_token_value(loam_slice s)
+int loam_byte_token_value(loam_slice text)
 {
-    if (s.bytes != 6 || memcmp(s.data, "<0x", 3) != 0 || s.data[5] != '>')
+    if (text.bytes != 6 || memcmp(text.data, "<0x", 3) != 0 || text.data[5] != '>')
         return -1;
-    int high = hex_digit(s.data[3]), low = hex_digit(s.data[4]);
+    int high = hex_digit(text.data[3]), low = hex_digit(text.data[4]);
     return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 

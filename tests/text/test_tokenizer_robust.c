@@ -196,15 +196,28 @@ static void random_bytes(void **state)
 /* ---- long words
  * ----------------------------------------------------------------------------------- */
 
+/* As Gemma has them: every run of newlines is a token, and each place begins 31 of them. */
+static words *newline_words(void)
+{
+    words *w = bpe_words();
+    char text[32] = "";
+    for (int i = 0; i < 31; i++) {
+        text[i] = '\n';
+        add_word(w, text, 0, USER);
+    }
+    return w;
+}
+
 static void a_megabyte_without_spaces(void **state)
 {
     (void)state;
     const size_t n = 1 << 20;
     char *text = malloc(n);
     loam_rng r = loam_rng_stream(8, "long");
-    for (int kind = 0; kind < 2; kind++) {
-        opened o = open_tokenizer(words_write(kind ? spm_words() : bpe_words(), ""));
-        static const char *const alphabets[] = {"a", "ab", " ", "\n ", "\xC3", "<", "<tool>"};
+    for (int kind = 0; kind < 3; kind++) {
+        words *w = kind == 0 ? bpe_words() : kind == 1 ? spm_words() : newline_words();
+        opened o = open_tokenizer(words_write(w, ""));
+        static const char *const alphabets[] = {"a", "ab", " ", "\n", "\n ", "<", "<tool>", "\xC3"};
         for (int i = 0; i < LOAM_COUNT(alphabets); i++) {
             size_t size = strlen(alphabets[i]);
             for (size_t k = 0; k < n; k++)
