@@ -187,7 +187,7 @@ step_shellcheck() {
 }
 
 build() {
-    set -- "$1" "-DCMAKE_C_COMPILER=$2"
+    set -- "$1" "-DCMAKE_C_COMPILER=$2" -DLOAM_BUILD_TESTS=ON
     ! have ccache || set -- "$@" -DCMAKE_C_COMPILER_LAUNCHER=ccache
     cmake --preset "$@"
     cmake --build "build/$1" -j "$jobs" -- --quiet -k 0
@@ -209,7 +209,7 @@ step_build_asan() {
 # reports none (it crashed, or is no cmocka program) as one.
 run_tests() {
     rc=0
-    ctest --preset "$1" -j "$jobs" || rc=$?
+    ctest --preset "$1" -j "$jobs" --no-tests=error || rc=$?
     awk '
         / Testing: / { inside = 1; passed = failed = skipped = 0 }
         /^Unable to find executable/ { missing = 1 }
