@@ -46,18 +46,13 @@ static jinja_value *lowered(jinja_run *run, jinja_value *v, bool case_sensitive)
     return jinja_cased(run, v, false);
 }
 
-/* What an item is compared by: an attribute, several ("a,b") as a tuple, or itself. */
-static jinja_value *sort_key(jinja_run *run, jinja_value *item, jinja_value *attribute,
-                             bool case_sensitive)
+/* The attributes that sort compares by ("a" or "a,b") as a tuple. */
+static jinja_value *attributes_of(jinja_run *run, jinja_value *item, const jinja_value *names,
+                                  bool case_sensitive)
 {
-    bool several = attribute != NULL && attribute->kind == JINJA_STRING &&
-                   attribute->as.string.bytes > 0 &&
-                   memchr(attribute->as.string.data, ',', attribute->as.string.bytes) != NULL;
-    if (!several)
-        return lowered(run, jinja_path(run, item, attribute), case_sensitive);
     jinja_value *keys = jinja_list(run, JINJA_SEQ_TUPLE, 0);
-    const char *p = attribute->as.string.data;
-    const char *end = p + attribute->as.string.bytes;
+    const char *p = names->as.string.data;
+    const char *end = p + names->as.string.bytes;
     while (keys != NULL && p <= end) {
         const char *comma = p < end ? memchr(p, ',', (size_t)(end - p)) : NULL;
         size_t bytes = (size_t)((comma != NULL ? comma : end) - p);
@@ -71,7 +66,7 @@ static jinja_value *sort_key(jinja_run *run, jinja_value *item, jinja_value *att
     return keys;
 }
 
-/* The items of a value with their keys. */
+/* The items of a value with what they are compared by: themselves, or an attribute. */
 static bool keyed_items(jinja_run *run, jinja_value *self, jinja_value *attribute,
                         bool case_sensitive, jinja_entry **entries, size_t *n)
 {
@@ -81,7 +76,7 @@ static bool keyed_items(jinja_run *run, jinja_value *self, jinja_value *attribut
     *entries = jinja_alloc(run, *n * sizeof **entries);
     for (size_t i = 0; *entries != NULL && i < *n; i++) {
         (*entries)[i].value = items[i];
-        (*entries)[i].key = sort_key(run, items[i], attribute, case_sensitive);
+        (*entries)[i].key = lowered(run, jinja_path(run, items[i], attribute), case_sensitive);
         if ((*entries)[i].key == NULL)
             return false;
     }
@@ -102,8 +97,15 @@ static jinja_value *filter_sort(jinja_run *run, jinja_value *self, jinja_value *
     (void)raw;
     jinja_entry *entries = NULL;
     size_t n = 0;
-    if (!keyed_items(run, self, arg[2], is_true(arg[1]), &entries, &n) ||
-        !jinja_sort(run, entries, n, is_true(arg[0])))
+    bool several = arg[2] != NULL && arg[2]->kind == JINJA_STRING;
+    if (!keyed_items(run, self, several ? NULL : arg[2], is_true(arg[1]), &entries, &n))
+        return NULL;
+    for (size_t i = 0; several && i < n; i++) {
+        entries[i].key = attributes_of(run, entries[i].value, arg[2], is_true(arg[1]));
+        if (entries[i].key == NULL)
+            return NULL;
+    }
+    if (!jinja_sort(run, entries, n, is_true(arg[0])))
         return NULL;
     return values_of(run, entries, n);
 }

@@ -319,7 +319,8 @@ static bool read_spec(jinja_run *run, const char *p, const char *end, spec *s)
     const char *after = p;
     if (p < end)
         jinja_utf8_next(&after, end);
-    if (after < end && is_align(*after)) {
+    bool filled = after < end && is_align(*after);
+    if (filled) {
         s->fill_bytes = (int)(after - p);
         memcpy(s->fill, p, (size_t)s->fill_bytes);
         p = after;
@@ -332,9 +333,11 @@ static bool read_spec(jinja_run *run, const char *p, const char *end, spec *s)
         s->alternate = true;
         p++;
     }
-    if (p < end && *p == '0' && s->align == 0) {
-        s->fill[0] = '0';
-        s->align = '=';
+    if (p < end && *p == '0') {
+        if (!filled)
+            s->fill[0] = '0';
+        if (s->align == 0)
+            s->align = '=';
         p++;
     }
     if (!spec_number(run, &p, end, MAX_WIDTH, &s->width))

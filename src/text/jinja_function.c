@@ -121,9 +121,10 @@ static jinja_value *function_range(jinja_run *run, jinja_value *self, jinja_valu
     if (bounds[2] == 0)
         return jinja_fail(run, LOAM_E_DATA, "range's step must not be zero");
     uint64_t n = range_count(bounds[0], bounds[1], bounds[2]);
-    if (n > SIZE_MAX - 3 || !jinja_step(run, n))
+    if (!jinja_step(run, n))
         return NULL;
-    jinja_value *list = jinja_list(run, JINJA_SEQ_RANGE, (size_t)n + 3);
+    size_t capacity = (size_t)LOAM_MIN(n, SIZE_MAX - 3) + 3;
+    jinja_value *list = jinja_list(run, JINJA_SEQ_RANGE, capacity);
     for (uint64_t i = 0; list != NULL && i < n + 3; i++) {
         /* unsigned, so that the last step may pass INT64_MAX without harm */
         uint64_t value = (uint64_t)bounds[0] + i * (uint64_t)bounds[2];

@@ -63,7 +63,7 @@ static jinja_node *parse_if(jinja_parser *p, const jinja_token *opened)
 
 static jinja_node *parse_for(jinja_parser *p, const jinja_token *opened)
 {
-    static const char *const ends[] = {"endfor", "else", NULL};
+    static const char *const ends[] = {"else", "endfor", NULL};
     static const char *const else_ends[] = {"endfor", NULL};
     jinja_node *node = statement(p, JINJA_NODE_FOR);
     if (node == NULL)
@@ -241,16 +241,6 @@ static jinja_node *parse_generation(jinja_parser *p, const jinja_token *opened)
     return node;
 }
 
-/* Nothing is ever escaped automatically, so the block is its body. */
-static jinja_node *parse_autoescape(jinja_parser *p, const jinja_token *opened)
-{
-    jinja_node *node = statement(p, JINJA_NODE_SCOPE);
-    if (node == NULL || jinja_parse_expression(p, true) == NULL ||
-        !parse_block(p, opened, "endautoescape", &node->as.block.body))
-        return NULL;
-    return node;
-}
-
 static jinja_node *parse_print(jinja_parser *p, const jinja_token *opened)
 {
     (void)opened;
@@ -280,19 +270,20 @@ typedef struct statement_parser {
 } statement_parser;
 
 static const statement_parser STATEMENTS[] = {
-    {"if", parse_if},
-    {"for", parse_for},
-    {"set", parse_set},
-    {"macro", parse_macro},
-    {"call", parse_call_block},
-    {"filter", parse_filter_block},
-    {"with", parse_with},
-    {"generation", parse_generation},
-    {"autoescape", parse_autoescape},
-    {"print", parse_print},
-    {"break", parse_jump},
+    {"if", parse_if},           {"for", parse_for},
+    {"set", parse_set},         {"macro", parse_macro},
+    {"call", parse_call_block}, {"filter", parse_filter_block},
+    {"with", parse_with},       {"generation", parse_generation},
+    {"print", parse_print},     {"break", parse_jump},
     {"continue", parse_jump},
 };
+
+static const char *last_of(const char *const *ends)
+{
+    while (ends[1] != NULL)
+        ends++;
+    return ends[0];
+}
 
 /* The statement whose name stands here; `opened` is the block's tag around it, or NULL. */
 static jinja_node *parse_statement(jinja_parser *p, const jinja_token *around,
@@ -313,7 +304,7 @@ static jinja_node *parse_statement(jinja_parser *p, const jinja_token *around,
     jinja_syntax_error(p->source, t->line, t->column,
                        "found the statement '%.*s', expected a known one, or '%s' for the '%.*s' "
                        "of line %u",
-                       (int)LOAM_MIN(t->bytes, 40), t->data, ends[0], (int)around->bytes,
+                       (int)LOAM_MIN(t->bytes, 40), t->data, last_of(ends), (int)around->bytes,
                        around->data, around->line);
     return NULL;
 }
@@ -365,7 +356,7 @@ static bool parse_statements(jinja_parser *p, const jinja_token *opened, const c
             jinja_syntax_error(p->source, t->line, t->column,
                                "found the end of the template, expected '{%% %s %%}' for the "
                                "'%.*s' of line %u",
-                               ends[0], (int)opened->bytes, opened->data, opened->line);
+                               last_of(ends), (int)opened->bytes, opened->data, opened->line);
             return false;
         }
         if (t->kind == JINJA_TOKEN_BLOCK_BEGIN) {

@@ -341,6 +341,8 @@ static bool equal_same_kind(jinja_run *run, const jinja_value *a, const jinja_va
 
 bool jinja_equal(jinja_run *run, const jinja_value *a, const jinja_value *b, bool *equal)
 {
+    if (!jinja_step(run, 1))
+        return false;
     if (jinja_is_number(a) && jinja_is_number(b)) {
         *equal = jinja_is_int(a) && jinja_is_int(b) ? jinja_int_of(a) == jinja_int_of(b)
                                                     : jinja_double_of(a) == jinja_double_of(b);
@@ -349,7 +351,7 @@ bool jinja_equal(jinja_run *run, const jinja_value *a, const jinja_value *b, boo
     *equal = a == b;
     if (*equal || a->kind != b->kind)
         return true;
-    if (!jinja_step(run, 1) || !jinja_enter(run) || !equal_same_kind(run, a, b, equal))
+    if (!jinja_enter(run) || !equal_same_kind(run, a, b, equal))
         return false;
     run->depth--;
     return true;

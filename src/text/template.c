@@ -188,11 +188,10 @@ static loam_status render(const loam_template *t, const job *j, const loam_templ
     run.arena = loam_arena_new();
     if (run.arena == NULL)
         return loam_fail(e, LOAM_E_MEMORY, "%s: out of memory rendering the template", t->name);
-    if (set_constants(&run) && set_variables(&run, j)) {
-        jinja_scope *scope = jinja_scope_new(&run, NULL);
-        if (scope != NULL)
-            jinja_execute(&run, scope, t->body);
-    }
+    bool ready = set_constants(&run) && set_variables(&run, j);
+    jinja_scope *scope = ready ? jinja_scope_new(&run, NULL) : NULL;
+    bool done = scope != NULL && jinja_execute(&run, scope, t->body) != JINJA_FAILED;
+    LOAM_ASSERT(done == (run.status == LOAM_OK)); /* what fails says why */
     loam_arena_free(run.arena);
     if (run.status != LOAM_OK) {
         out->failed = false;
@@ -311,6 +310,32 @@ static loam_status check_prompt(span_search *s, size_t i, const json_t *message)
     return LOAM_OK;
 }
 
+static bool ends_with(const loam_string *text, const char *end, size_t bytes)
+{
+    return bytes > 0 && text->length_bytes >= bytes &&
+           memcmp(text->data + text->length_bytes - bytes, end, bytes) == 0;
+}
+
+/* Some templates close a conversation that asks for no answer with eos_token (Phi-3). That is not
+ * the turn's end: with add_generation_prompt it is not there. Cuts it off s->after. */
+static loam_status cut_closing_token(span_search *s, size_t i)
+{
+    const json_t *eos = json_object_get(s->variables, "eos_token");
+    size_t bytes = json_is_string(eos) ? json_string_length(eos) : 0;
+    loam_string prompted = {0};
+    if (!ends_with(&s->after, json_string_value(eos), bytes))
+        return LOAM_OK;
+    loam_status status = render_prefix(s, i + 1, true, &prompted);
+    if (status == LOAM_OK && !is_prefix(&s->after, prompted.data, prompted.length_bytes)) {
+        loam_string open = s->after;
+        open.length_bytes -= bytes;
+        if (is_prefix(&open, prompted.data, prompted.length_bytes))
+            s->after.length_bytes -= bytes;
+    }
+    loam_string_free(&prompted);
+    return status;
+}
+
 static loam_status find_turn(span_search *s, size_t i, loam_template_span *span)
 {
     const json_t *message = json_array_get(s->messages, i);
@@ -318,8 +343,9 @@ static loam_status find_turn(span_search *s, size_t i, loam_template_span *span)
     LOAM_TRY(render_prefix(s, i + 1, false, &s->after));
     if (!is_prefix(&s->before, s->after.data, s->after.length_bytes))
         return refuse_turn(s, i,
-                           "the messages before it with add_generation_prompt do not render "
-                           "to the beginning of what they render to with it");
+                           "what the template writes for add_generation_prompt is not how it "
+                           "begins this turn");
+    LOAM_TRY(cut_closing_token(s, i));
     if (!is_prefix(&s->after, s->text, s->bytes))
         return refuse_turn(s, i,
                            "the template renders the messages up to it differently when "
@@ -356,13 +382,16 @@ loam_status loam_template_spans(const loam_template *t, const json_t *messages,
         return loam_fail(e, LOAM_E_USAGE,
                          "%s: the messages must be a JSON array and the variables an object",
                          t->name);
+    loam_template_limits defaults = loam_template_limits_default();
+    if (limits == NULL) /* here, so that the clock is the same in every rendering */
+        s.limits = &defaults;
     size_t text_begin = text->length_bytes;
     size_t n_spans = spans->n;
     job whole = {.variables = variables,
                  .messages = messages,
                  .n_messages = json_array_size(messages),
                  .prompt = false};
-    LOAM_TRY(render(t, &whole, limits, text, e));
+    LOAM_TRY(render(t, &whole, s.limits, text, e));
     s.text = text->data != NULL ? text->data + text_begin : "";
     s.bytes = text->length_bytes - text_begin;
     loam_status status = find_turns(&s, spans);

@@ -73,7 +73,8 @@ void loam_template_span_list_free(loam_template_span_list *list);
  *
  * The turn i begins where the rendering of the messages before it with add_generation_prompt ends,
  * and ends with the last byte that is not whitespace of the rendering of messages 0..i: the newline
- * that ChatML puts after <|im_end|> is not the model's to say. Both renderings are verified to be
+ * that ChatML puts after <|im_end|> is not the model's to say, and neither is an eos_token that the
+ * template writes only where no answer is asked for. Both renderings are verified to be
  * prefixes of the whole text. A template for which they are not (it rewrites earlier turns, or its
  * generation prompt is not how its assistant turns begin), or which ignores add_generation_prompt
  * and writes a role header into the turn, is LOAM_E_DATA with the message's index and the reason.
