@@ -131,10 +131,9 @@ static void measure(setup *s, loam_type type, int threads)
 
 int main(int argc, char **argv)
 {
-    static const loam_type types[] = {LOAM_TYPE_F32, LOAM_TYPE_Q8_0, LOAM_TYPE_Q4_K,
-                                      LOAM_TYPE_Q6_K};
-    static const int64_t shapes[][2] = {{768, 2048}, {2048, 768}, {2048, 2048}, {4096, 1024}};
-    static const int64_t tokens[] = {1, 256, 1024};
+    static const loam_type types[] = {LOAM_TYPE_F32, LOAM_TYPE_Q8_0, LOAM_TYPE_Q4_K};
+    static const int64_t shapes[][2] = {{768, 2048}, {2048, 768}, {4096, 1024}};
+    static const int64_t tokens[] = {1, 256};
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     bool bf16 = argc > 2 && strcmp(argv[2], "bf16") == 0;
     loam_error e = {0};

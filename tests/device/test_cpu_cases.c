@@ -49,6 +49,26 @@ static bool check_case(const loam_case *c)
     return ok;
 }
 
+/* Of the products' thousands of cases one in SHARE, unless LOAM_TEST_OP names their op: `loam
+ * parity` runs all, and references are slow. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SHARE 24
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHARE 24
+#endif
+#endif
+#ifndef SHARE
+#define SHARE 6
+#endif
+
+static bool is_sampled(const loam_case *c)
+{
+    if (getenv("LOAM_TEST_OP") || (c->op != LOAM_OP_MUL_MAT && c->op != LOAM_OP_OUT_PROD))
+        return true;
+    return loam_hash(c->label, strlen(c->label), 0) % SHARE == 0;
+}
+
 static void test_all_cases(void **state)
 {
     (void)state;
@@ -64,7 +84,7 @@ static void test_all_cases(void **state)
         double start = loam_now_ms();
         for (int i = 0; i < list.n; i++) {
             /* References of these take minutes; `loam parity` runs them. */
-            if (list.cases[i].is_slow)
+            if (list.cases[i].is_slow || !is_sampled(&list.cases[i]))
                 continue;
             n_run++;
             n_failed += !check_case(&list.cases[i]);

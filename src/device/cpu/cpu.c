@@ -255,6 +255,7 @@ loam_status loam_device_cpu_open(const loam_device_options *o, loam_device **out
         return loam_fail(e, LOAM_E_MEMORY, "no memory for the CPU device");
     d->base.api = &cpu_api;
     d->compute = options.compute;
+    d->multiplies_bf16 = d->compute == LOAM_COMPUTE_BF16 && loam_gemm_has_bf16();
     d->decode_scratch_bytes =
         options.decode_scratch_bytes ? options.decode_scratch_bytes : DEFAULT_DECODE_SCRATCH;
     d->default_decode_scratch_bytes = d->decode_scratch_bytes;

@@ -28,6 +28,7 @@ struct cpu_device {
     loam_gemm *gemm;
     int n_threads;
     loam_compute compute;
+    bool multiplies_bf16; /* compute is BF16 and the processor has it; else operands are rounded */
     size_t decode_scratch_bytes; /* largest decoded piece of a weight */
     size_t default_decode_scratch_bytes;
     cpu_kernel kernels[LOAM_OP_COUNT]; /* run is NULL where the reference runs */

@@ -30,42 +30,72 @@ CPU_INLINE void activate(bool is_gelu, const cpu_v16 *at, cpu_v16 *sigmoid, cpu_
     *slope = s + x * s * (1.0F - s) * inner_slope;
 }
 
-/* y = x s(x), times b where there is one. */
-CPU_INLINE void forward(bool is_gelu, float *y, const float *a, const float *b, int64_t n)
+/* Sixteen elements of y = x s(x), times b where there is one. */
+CPU_INLINE void forward16(bool is_gelu, float *y, const float *a, const float *b)
 {
-    for (int64_t i = 0; i < n; i += CPU_LANES) {
-        int64_t count = LOAM_MIN(n - i, CPU_LANES);
-        cpu_v16 x = {0}, gate = {0}, sigmoid, slope;
-        memcpy(&x, a + i, (size_t)count * sizeof *a);
-        activate(is_gelu, &x, &sigmoid, &slope);
-        x *= sigmoid;
-        if (b) {
-            memcpy(&gate, b + i, (size_t)count * sizeof *b);
-            x *= gate;
-        }
-        memcpy(y + i, &x, (size_t)count * sizeof *y);
+    cpu_v16 x, gate, sigmoid, slope;
+    cpu_load16(&x, a);
+    activate(is_gelu, &x, &sigmoid, &slope);
+    x *= sigmoid;
+    if (b) {
+        cpu_load16(&gate, b);
+        x *= gate;
     }
+    cpu_store16(y, &x);
 }
 
-/* da = dy b slope(a) and db = dy a s(a); without b, da = dy slope(a). */
+CPU_INLINE void forward(bool is_gelu, float *y, const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + CPU_LANES <= n; i += CPU_LANES)
+        forward16(is_gelu, y + i, a + i, b ? b + i : NULL);
+    if (i == n)
+        return;
+    float tail[3][CPU_LANES] = {{0}};
+    const size_t bytes = (size_t)(n - i) * sizeof(float);
+    memcpy(tail[0], a + i, bytes);
+    if (b)
+        memcpy(tail[1], b + i, bytes);
+    forward16(is_gelu, tail[2], tail[0], b ? tail[1] : NULL);
+    memcpy(y + i, tail[2], bytes);
+}
+
+/* Sixteen elements of da = dy b slope(a) and db = dy a s(a); without b, da = dy slope(a). */
+CPU_INLINE void backward16(bool is_gelu, float *da, float *db, const float *dy, const float *a,
+                           const float *b)
+{
+    cpu_v16 x, gate, d, sigmoid, slope;
+    cpu_load16(&x, a);
+    cpu_load16(&d, dy);
+    activate(is_gelu, &x, &sigmoid, &slope);
+    slope *= d;
+    if (b) {
+        cpu_load16(&gate, b);
+        slope *= gate;
+        x *= sigmoid * d;
+        cpu_store16(db, &x);
+    }
+    cpu_store16(da, &slope);
+}
+
 CPU_INLINE void backward(bool is_gelu, float *da, float *db, const float *dy, const float *a,
                          const float *b, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += CPU_LANES) {
-        int64_t count = LOAM_MIN(n - i, CPU_LANES);
-        cpu_v16 x = {0}, gate = {0}, d = {0}, sigmoid, slope;
-        memcpy(&x, a + i, (size_t)count * sizeof *a);
-        memcpy(&d, dy + i, (size_t)count * sizeof *dy);
-        activate(is_gelu, &x, &sigmoid, &slope);
-        slope *= d;
-        if (b) {
-            memcpy(&gate, b + i, (size_t)count * sizeof *b);
-            slope *= gate;
-            x *= sigmoid * d;
-            memcpy(db + i, &x, (size_t)count * sizeof *db);
-        }
-        memcpy(da + i, &slope, (size_t)count * sizeof *da);
-    }
+    int64_t i = 0;
+    for (; i + CPU_LANES <= n; i += CPU_LANES)
+        backward16(is_gelu, da + i, db + i, dy + i, a + i, b ? b + i : NULL);
+    if (i == n)
+        return;
+    float tail[5][CPU_LANES] = {{0}};
+    const size_t bytes = (size_t)(n - i) * sizeof(float);
+    memcpy(tail[0], dy + i, bytes);
+    memcpy(tail[1], a + i, bytes);
+    if (b)
+        memcpy(tail[2], b + i, bytes);
+    backward16(is_gelu, tail[3], tail[4], tail[0], tail[1], b ? tail[2] : NULL);
+    memcpy(da + i, tail[3], bytes);
+    if (b)
+        memcpy(db + i, tail[4], bytes);
 }
 
 CPU_CLONES

@@ -11,7 +11,7 @@
 #define DOT_PANEL 32   /* rows of w a task dots */
 #define PANEL 128      /* rows of w a task multiplies */
 #define SMALL_PANEL 64 /* of a decoded weight with fewer rows than SMALL_WEIGHT */
-#define SMALL_WEIGHT 1024
+#define SMALL_WEIGHT 512
 #define WHOLE_K 1536 /* longer rows are decoded in pieces of K_PIECE */
 #define K_PIECE 1024
 #define WANTED_TASKS 16 /* fewer panels than this: x is cut as well, */
