@@ -28,7 +28,7 @@ static const option eval_options[] = {
     {OPTION_TEXT, "text", 0, AT(text), "TEXT", .help = "the text of --logprobs"},
     {OPTION_TEXT, "text-file", 0, AT(text_file), "FILE",
      .help = "a file with the text of --logprobs"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 static void set_defaults(void *s)

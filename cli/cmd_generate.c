@@ -41,7 +41,7 @@ static const option generate_options[] = {
      .help = "only tokens at least this likely beside the likeliest; 0: all", .least = 0,
      .most = 1},
     {OPTION_UINT64, "seed", 0, AT(o.seed), "N", .help = "of the sampling"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 static void set_defaults(void *s)

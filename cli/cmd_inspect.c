@@ -27,7 +27,7 @@ static const option inspect_options[] = {
     {OPTION_TEXT, "tensors", 0, AT(tensors), "PATTERN",
      .help = "only tensors that match, such as 'blk.0.*'; without --keys no keys"},
     {OPTION_FLAG, "full", 0, AT(full), .help = "values in full, however long they are"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 static void set_defaults(void *s)

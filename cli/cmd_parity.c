@@ -34,7 +34,7 @@ static const option parity_options[] = {
     {OPTION_INT, "threads", 't', AT(common.n_threads), "N", .help = "CPU threads", .least = 0,
      .most = 4096, .zero = "one for each core"},
     {OPTION_FLAG, "markdown", 0, AT(markdown), .help = "the table as a Markdown page"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 static void set_defaults(void *s)

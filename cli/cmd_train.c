@@ -71,13 +71,13 @@ static const option train_options[] = {
     {OPTION_UINT64, "seed", 0, AT(o.seed), "N", .help = "of the factors, the order and the split"},
     {OPTION_FLAG, "grad-checkpoint", 0, AT(o.grad_checkpoint),
      .help = "compute a block's activations again instead of keeping them: less memory, more time"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 static const option train_debug_options[] = {
     {OPTION_FLAG, "sched-debug", 0, AT(sched_debug),
      .help = "say which device runs which part of a step, and why"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 static void set_defaults(void *s)

@@ -21,7 +21,7 @@ const option options_of_model[] = {
      .help = "operands of matrix products; sums are f32", .choices = "f32|bf16"},
     {OPTION_INT, "threads", 't', offsetof(settings, n_threads), "N", .help = "CPU threads",
      .least = 0, .most = 4096, .zero = "one for each core"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 const option options_of_adapter[] = {
@@ -30,7 +30,7 @@ const option options_of_adapter[] = {
      .help = "use this GGUF adapter, its effect multiplied by SCALE"},
     {OPTION_TEXT, "adapter-path", 0, offsetof(settings, lora), "FILE",
      .help = "the same as --lora"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 const option options_of_data[] = {
@@ -51,7 +51,7 @@ const option options_of_data[] = {
      .help = "what the data file holds: messages, completion, text ... (default: found out)"},
     {OPTION_FLAG, "skip-bad", 0, offsetof(settings, data.skip_bad),
      .help = "leave out lines that cannot be used, and count them; else they end the run"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 const option options_of_output[] = {
@@ -60,7 +60,7 @@ const option options_of_output[] = {
      .help = "JSON on the standard output, one object on each line"},
     {OPTION_FLAG, "quiet", 'q', offsetof(settings, quiet),
      .help = "print nothing but warnings and errors"},
-    {OPTION_END},
+    {.kind = OPTION_END},
 };
 
 /* ---- looking up --------------------------------------------------------------------------- */
