@@ -235,8 +235,8 @@ void loam_fit_affine(float qmax, const float *x, const float *w, int n, bool off
     for (int k = 0; k < tries; k++) {
         const float stretch = qmax > 3.0f ? -1.0f + 0.1f * (float)k : -0.6f + 0.08f * (float)k;
         float q[LOAM_MAX_BLOCK_NE];
-        double trial_scale;
-        double trial_offset;
+        double trial_scale = 0.0;
+        double trial_offset = 0.0;
         nearest_levels(&levels, x, n, (qmax + stretch) / (highest - lowest), lowest, q);
         sum_codes(x, w, q, n, &s);
         const double error =

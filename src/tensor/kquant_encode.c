@@ -197,8 +197,8 @@ static float choose_scale_min(const affine_format *f, affine_block *s, int g, fl
     float best = INFINITY;
     for (int step = 0; step < 4; step++) {
         float q[BLOCK];
-        const float trial_scale = clamp(scale + (float)(step % 2), 0.0f, f->scale_max);
-        const float trial_min = clamp(min + (float)(step / 2), 0.0f, f->scale_max);
+        const float trial_scale = clamp(scale + (float)(step & 1), 0.0f, f->scale_max);
+        const float trial_min = clamp(min + (float)(step >> 1), 0.0f, f->scale_max);
         const float error = loam_quantize(&levels, s->x + g * n, s->w + g * n, n,
                                           s->d * trial_scale, -s->dmin * trial_min, q);
         if (error < best) {
