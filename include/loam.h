@@ -151,7 +151,12 @@ typedef struct loam_train_options {
     loam_data_options data_options;
 
     const char *output;       /* adapter file; required */
-    const char *init_adapter; /* go on from this adapter, or NULL */
+    const char *init_adapter; /* start from this adapter, or NULL */
+    /* Go on with a run from its state: the state file, or the adapter that it stands beside; NULL:
+     * a new run. The other options are those of the run: what would change its path is refused. */
+    const char *resume;
+    /* Resume although such an option differs, and train although the memory may not do. */
+    bool override;
     int64_t rank;
     float alpha;
     bool rslora;           /* scale by alpha / sqrt(rank) */
@@ -163,18 +168,39 @@ typedef struct loam_train_options {
     int64_t batch_size;              /* packed rows in a batch */
     int64_t grad_accumulation_steps; /* batches in an optimizer step */
     float learning_rate;
-    float warmup_share; /* of the steps */
+    float warmup_share;    /* of the steps */
+    float lora_plus_ratio; /* learning rate of B over that of A (LoRA+, arXiv 2402.12354); 1: one */
     float weight_decay;
     float clip; /* largest gradient norm; 0: none */
     bool grad_checkpoint;
     uint64_t seed;
     int64_t steps_per_eval; /* validation every so many steps, and at the end; 0: at the end */
-    int64_t save_every;     /* steps; 0: only the best and the last */
+    int64_t patience;       /* stop after so many validations without a better one; 0: never */
+    int64_t save_every;     /* a checkpoint every so many steps; 0: only the best and the last */
+    int64_t keep;           /* checkpoints that stay, the newest; 0: all */
+    const char *metrics;    /* a file that gets one JSON object per step and validation, or NULL */
 } loam_train_options;
 
 /* Rank 16, alpha 32, all block linears, AdamW at 2e-4 with weight decay 0.01, cosine after 5%
  * warm-up, clip 1, effective batch 8, one epoch's worth of 3, 5% validation. */
 LOAM_API void loam_train_options_default(loam_train_options *o);
+
+/* What a run will need. */
+typedef struct loam_forecast {
+    int64_t weight_bytes;     /* of the model, mapped: shared with whatever else serves it */
+    int64_t adapter_bytes;    /* factors and their gradients */
+    int64_t optimizer_bytes;  /* both moments */
+    int64_t activation_bytes; /* of the longest batch */
+    int64_t scratch_bytes;
+    int64_t other_bytes; /* the data, the batch, and the copy that is made to save an adapter */
+    int64_t total_bytes;
+    int64_t free_bytes;     /* of the device, before the run */
+    int64_t longest_tokens; /* of the longest batch */
+    int64_t n_steps, n_tokens;
+    double tokens_per_s, seconds; /* by the timing of one batch; 0 where none was asked for */
+    bool fits;
+    char advice[256]; /* where it does not fit: what to lower, and what that gives; else "" */
+} loam_forecast;
 
 typedef enum loam_event_kind {
     LOAM_EVENT_START,   /* the plan is made, step 0 has not begun */
@@ -199,11 +225,12 @@ typedef struct loam_event {
     int64_t memory_bytes; /* planned for weights, adapter, optimizer, activations and scratch */
     int64_t n_trainable;  /* elements of the adapter */
     loam_data_summary data, valid; /* at LOAM_EVENT_START */
+    const loam_forecast *forecast; /* the same */
     const char *text;
 } loam_event;
 
-/* Returning false ends the run after the current step: the adapter is saved and the call returns
- * LOAM_E_CANCELLED. */
+/* Returning false ends the run after the current step: the state is saved, and the adapter, and
+ * the call returns LOAM_E_CANCELLED with a message that says how to go on. */
 typedef bool (*loam_event_fn)(void *user, const loam_event *event);
 
 typedef struct loam_train_result {
@@ -213,15 +240,28 @@ typedef struct loam_train_result {
     double first_valid_loss, best_valid_loss; /* NAN without validation */
     int64_t best_step;
     int64_t n_tokens;
-    double seconds;
+    double seconds;     /* of this call */
+    bool stopped_early; /* by patience */
 } loam_train_result;
 
 /* Trains an adapter and writes it to o->output (whole or not at all): the one with the best
  * validation loss, or the last one without validation. `on_event` and `out` may be NULL. The graph
  * is checked before data is read; the data before anything is trained; the output's folder before
- * the first step. */
+ * the first step; memory that does not do is LOAM_E_MEMORY after LOAM_EVENT_START.
+ *
+ * Beside the output stands the run's state ("adapter-state.gguf" of "adapter.gguf"): factors,
+ * moments, schedule, place in the data, best loss, options and hashes. It is replaced as a whole
+ * at the start, at every validation and checkpoint, and at the end, so that a run that was killed
+ * at any moment goes on with o->resume as if it had not been: on the CPU bit by bit. A checkpoint
+ * is an adapter and its state, "-stepN" in their names. LOAM_E_DIVERGED: gradients were not finite
+ * 5 steps in a row, or the smoothed loss stayed above 3 times its first value for 20 steps. */
 LOAM_API loam_status loam_train(loam_model *m, const loam_train_options *o, loam_event_fn on_event,
                                 void *user, loam_train_result *out, loam_error *e);
+
+/* The same checks and the same plan as loam_train, without a step; with `timed` one batch is run
+ * to estimate the time. A run that does not fit is a result, not an error. */
+LOAM_API loam_status loam_forecast_make(loam_model *m, const loam_train_options *o, bool timed,
+                                        loam_forecast *out, loam_error *e);
 
 /* ---- evaluation --------------------------------------------------------------------------- */
 

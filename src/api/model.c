@@ -90,6 +90,12 @@ loam_status loam_train(loam_model *m, const loam_train_options *o, loam_event_fn
     return loam_trainer_run(m->base, o, on_event, user, out, e);
 }
 
+loam_status loam_forecast_make(loam_model *m, const loam_train_options *o, bool timed,
+                               loam_forecast *out, loam_error *e)
+{
+    return loam_trainer_forecast(m->base, o, timed, out, e);
+}
+
 loam_status loam_bench(loam_model *m, const loam_bench_options *o, loam_bench_result *out,
                        loam_error *e)
 {

@@ -32,8 +32,10 @@ struct loam_stepper {
     uint64_t uses;
     loam_buffer *moments; /* m, then v; made with the first update */
     small_graph norm, update, clear;
-    loam_node *norm_out;        /* of the norm graph */
-    loam_node *norm_in, *hyper; /* of the update graph */
+    loam_node *norm_out; /* of the norm graph */
+    loam_node *norm_in;  /* of the update graph, and the hyperparameters of its parts: all factors,
+                          * or A and B where they have rates of their own */
+    loam_node *hyper[2];
     int64_t n_steps;
     float *nll; /* host, for the largest batch so far */
     int64_t nll_capacity;
@@ -264,23 +266,38 @@ static loam_status build_clear(loam_stepper *s, loam_error *e)
     return finish(s, &s->clear, loam_fill_inplace(s->clear.g, grad, 0.0f), e);
 }
 
+/* The optimizer's node for elements first .. end - 1. */
+static loam_node *update_part(loam_stepper *s, int64_t first, int64_t end, loam_node **hyper)
+{
+    loam_graph *g = s->update.g;
+    int64_t n = end - first;
+    loam_node *grad = flat_leaf(g, n, s->l->grads, first, "gradients");
+    if (s->norm_in)
+        grad = loam_clip_norm(g, grad, s->norm_in, s->o.clip);
+    *hyper = loam_leaf_1d(g, LOAM_TYPE_F32, 7, "hyper");
+    loam_set_input(*hyper);
+    return loam_opt_step_adamw(g, flat_leaf(g, n, s->l->values, first, "parameters"), grad,
+                               flat_leaf(g, n, s->moments, first, "m"),
+                               flat_leaf(g, n, s->moments, s->l->n_elements + first, "v"), *hyper);
+}
+
+static bool has_two_rates(const loam_stepper *s)
+{
+    return s->o.b_ratio > 0 && s->o.b_ratio != 1;
+}
+
 static loam_status build_update(loam_stepper *s, loam_error *e)
 {
-    int64_t n = s->l->n_elements;
+    int64_t n = s->l->n_elements, n_a = s->l->n_a_elements;
     LOAM_TRY(loam_graph_create(LOAM_TYPE_F32, &s->update.g, e));
-    loam_graph *g = s->update.g;
-    loam_node *grad = flat_leaf(g, n, s->l->grads, 0, "gradients");
     if (s->o.clip > 0) {
-        s->norm_in = loam_leaf_1d(g, LOAM_TYPE_F32, 1, "norm");
+        s->norm_in = loam_leaf_1d(s->update.g, LOAM_TYPE_F32, 1, "norm");
         loam_set_input(s->norm_in);
-        grad = loam_clip_norm(g, grad, s->norm_in, s->o.clip);
     }
-    s->hyper = loam_leaf_1d(g, LOAM_TYPE_F32, 7, "hyper");
-    loam_set_input(s->hyper);
-    loam_node *result = loam_opt_step_adamw(g, flat_leaf(g, n, s->l->values, 0, "parameters"), grad,
-                                            flat_leaf(g, n, s->moments, 0, "m"),
-                                            flat_leaf(g, n, s->moments, n, "v"), s->hyper);
-    return finish(s, &s->update, result, e);
+    if (!has_two_rates(s))
+        return finish(s, &s->update, update_part(s, 0, n, &s->hyper[0]), e);
+    loam_set_output(update_part(s, 0, n_a, &s->hyper[0]));
+    return finish(s, &s->update, update_part(s, n_a, n, &s->hyper[1]), e);
 }
 
 /* The optimizer's memory and graphs, once. */
@@ -300,6 +317,12 @@ static loam_status optimizer_ready(loam_stepper *s, loam_error *e)
     return LOAM_OK;
 }
 
+loam_status loam_stepper_clear(loam_stepper *s, loam_error *e)
+{
+    LOAM_TRY(optimizer_ready(s, e));
+    return loam_plan_run(s->clear.plan, e);
+}
+
 loam_status loam_stepper_update(loam_stepper *s, float learning_rate, float *grad_norm,
                                 loam_error *e)
 {
@@ -315,7 +338,11 @@ loam_status loam_stepper_update(loam_stepper *s, float learning_rate, float *gra
                           s->o.weight_decay,
                           (float)(1.0 / (1.0 - pow(s->o.beta1, t))),
                           (float)(1.0 / (1.0 - pow(s->o.beta2, t)))};
-        LOAM_TRY(loam_node_write(s->hyper, hyper, sizeof hyper, e));
+        LOAM_TRY(loam_node_write(s->hyper[0], hyper, sizeof hyper, e));
+        if (has_two_rates(s)) {
+            hyper[0] = learning_rate * s->o.b_ratio;
+            LOAM_TRY(loam_node_write(s->hyper[1], hyper, sizeof hyper, e));
+        }
         if (s->norm_in)
             LOAM_TRY(loam_node_write(s->norm_in, grad_norm, sizeof *grad_norm, e));
         LOAM_TRY(loam_plan_run(s->update.plan, e));

@@ -132,6 +132,7 @@ typedef struct loam_stepper_options {
     bool grad_checkpoint;
     float clip; /* largest gradient norm; 0: none */
     float beta1, beta2, eps, weight_decay;
+    float b_ratio; /* learning rate of the B factors over that of the A; 0 or 1: one rate */
 } loam_stepper_options;
 
 /* `l` is trainable (or, for evaluation, NULL or any adapter). m and l must outlive the stepper. */
@@ -154,6 +155,8 @@ loam_status loam_stepper_profile(loam_stepper *s, const loam_batch *b, double ms
 /* The sum of the losses alone. */
 loam_status loam_stepper_loss(loam_stepper *s, const loam_batch *b, double *loss_sum,
                               loam_error *e);
+/* Forgets the gradients summed so far. */
+loam_status loam_stepper_clear(loam_stepper *s, loam_error *e);
 /* One AdamW step with the gradients summed so far, which are then zeroed. *grad_norm is the norm
  * before clipping; where it is not finite nothing is changed but the gradients' zeroing. */
 loam_status loam_stepper_update(loam_stepper *s, float learning_rate, float *grad_norm,
@@ -171,7 +174,8 @@ int64_t loam_stepper_n_steps(const loam_stepper *s);
 float loam_schedule_cosine(float lr, int64_t step, int64_t n_steps, int64_t n_warmup,
                            float final_share);
 
-/* ---- runs (trainer.c, evaluate.c) --------------------------------------------------------- */
+/* ---- runs (trainer.c and the files run.h names, evaluate.c)
+ * --------------------------------------------------------- */
 
 /* The mean loss of a set's trained tokens, with the stepper's adapter as it is now. */
 loam_status loam_evaluate(loam_stepper *s, loam_batches *b, double *loss, loam_error *e);
@@ -179,6 +183,9 @@ loam_status loam_evaluate(loam_stepper *s, loam_batches *b, double *loss, loam_e
 /* loam_train of loam.h. */
 loam_status loam_trainer_run(loam_base *m, const loam_train_options *o, loam_event_fn on_event,
                              void *user, loam_train_result *out, loam_error *e);
+/* loam_forecast_make of loam.h. */
+loam_status loam_trainer_forecast(loam_base *m, const loam_train_options *o, bool timed,
+                                  loam_forecast *out, loam_error *e);
 
 /* ---- speed (bench.c) ---------------------------------------------------------------------- */
 

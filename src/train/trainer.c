@@ -1,34 +1,7 @@
 /* trainer.c: a training run from options to adapter. */
-#include "train/train.h"
+#include "train/run.h"
 
 #include <math.h>
-#include <string.h>
-
-/* So many steps in a row without a finite gradient end the run. */
-#define MAX_SKIPPED_IN_A_ROW 5
-
-typedef struct run {
-    loam_base *m;
-    const loam_train_options *o;
-    loam_event_fn on_event;
-    void *user;
-    loam_error *e;
-
-    loam_lora *lora;
-    loam_stepper *stepper;
-    loam_dataset *data, *valid;
-    loam_batches *batches, *valid_batches;
-    uint64_t base_hash;
-
-    int64_t n_steps, n_warmup;
-    loam_cursor cursor;
-    loam_event event; /* what every event carries */
-    loam_train_result result;
-    double started_ms;
-    int64_t skipped_in_a_row;
-    bool best_is_saved;
-    bool stop; /* a callback asked for it */
-} run;
 
 /* ---- options ------------------------------------------------------------------------------ */
 
@@ -43,13 +16,14 @@ void loam_train_options_default(loam_train_options *o)
         .grad_accumulation_steps = 8,
         .learning_rate = 2e-4f,
         .warmup_share = 0.05f,
+        .lora_plus_ratio = 1,
         .weight_decay = 0.01f,
         .clip = 1,
         .steps_per_eval = 50,
     };
 }
 
-static loam_status check_range(const run *r, const char *flag, double value, double least,
+static loam_status check_range(const loam_run *r, const char *flag, double value, double least,
                                double most)
 {
     if (value >= least && value <= most)
@@ -58,12 +32,12 @@ static loam_status check_range(const run *r, const char *flag, double value, dou
                      least, most);
 }
 
-static loam_status check_options(const run *r)
+static loam_status check_options(const loam_run *r)
 {
     const loam_train_options *o = r->o;
     if (!o->data || !o->data[0])
         return loam_fail(r->e, LOAM_E_USAGE, "--data FILE is missing: what to train on");
-    if (!o->output || !o->output[0])
+    if (!r->is_forecast && (!o->output || !o->output[0]))
         return loam_fail(r->e, LOAM_E_USAGE, "-o FILE is missing: where the adapter goes");
     LOAM_TRY(check_range(r, "--valid-share", o->valid_share, 0, 0.9));
     LOAM_TRY(check_range(r, "--iters", (double)o->iters, 0, 1e9));
@@ -76,13 +50,16 @@ static loam_status check_options(const run *r)
     LOAM_TRY(check_range(r, "--weight-decay", o->weight_decay, 0, 10));
     LOAM_TRY(check_range(r, "--clip", o->clip, 0, 1e9));
     LOAM_TRY(check_range(r, "--steps-per-eval", (double)o->steps_per_eval, 0, 1e9));
+    LOAM_TRY(check_range(r, "--patience", (double)o->patience, 0, 1e9));
     LOAM_TRY(check_range(r, "--save-every", (double)o->save_every, 0, 1e9));
+    LOAM_TRY(check_range(r, "--keep", (double)o->keep, 0, LOAM_CHECKPOINTS_MAX));
+    LOAM_TRY(check_range(r, "--lora-plus-ratio", o->lora_plus_ratio, 1e-3, 1e3));
     return LOAM_OK;
 }
 
 /* ---- events ------------------------------------------------------------------------------- */
 
-static void send(run *r, loam_event_kind kind, const char *text)
+void loam_run_send(loam_run *r, loam_event_kind kind, const char *text)
 {
     r->event.kind = kind;
     r->event.text = text;
@@ -90,7 +67,7 @@ static void send(run *r, loam_event_kind kind, const char *text)
         r->stop = true;
 }
 
-static void send_splits(run *r, const loam_plan *plan)
+static void send_splits(loam_run *r, const loam_plan *plan)
 {
     char text[2 * LOAM_REASON_BYTES];
     for (int i = 0; i < loam_plan_n_splits(plan); i++) {
@@ -99,14 +76,14 @@ static void send_splits(run *r, const loam_plan *plan)
         snprintf(text, sizeof text, "split %d: %s, %d nodes from %s '%s'%s%s", i,
                  s->device == 0 ? r->m->device->api->kind : "cpu", s->n_nodes,
                  loam_op_get(first->op)->name, first->name, s->reason[0] ? ": " : "", s->reason);
-        send(r, LOAM_EVENT_SPLIT, text);
+        loam_run_send(r, LOAM_EVENT_SPLIT, text);
     }
 }
 
 /* ---- preparation -------------------------------------------------------------------------- */
 
 /* The folder of the output takes files: known before the first step, not after the last. */
-static loam_status check_output(const run *r)
+static loam_status check_output(const loam_run *r)
 {
     loam_file_writer *w;
     LOAM_TRY(loam_file_writer_open(r->o->output, &w, r->e));
@@ -114,7 +91,7 @@ static loam_status check_output(const run *r)
     return LOAM_OK;
 }
 
-static loam_status make_adapter(run *r)
+static loam_status make_adapter(loam_run *r)
 {
     const loam_train_options *o = r->o;
     if (o->init_adapter) {
@@ -135,16 +112,18 @@ static loam_status make_adapter(run *r)
                                .beta1 = 0.9f,
                                .beta2 = 0.999f,
                                .eps = 1e-8f,
-                               .weight_decay = o->weight_decay};
+                               .weight_decay = o->weight_decay,
+                               .b_ratio = o->lora_plus_ratio};
     return loam_stepper_create(r->m, r->lora, &so, &r->stepper, r->e);
 }
 
-static loam_status load_data(run *r)
+static loam_status load_data(loam_run *r)
 {
     const loam_train_options *o = r->o;
     loam_data_options d = o->data_options;
     if (d.max_seq_length == 0)
         d.max_seq_length = LOAM_MIN((int64_t)2048, r->m->hparams.n_ctx_train);
+    r->max_seq_length = d.max_seq_length;
     LOAM_TRY(loam_dataset_load(r->m, o->data, &d, &r->data, r->e));
     if (o->valid_data)
         LOAM_TRY(loam_dataset_load(r->m, o->valid_data, &d, &r->valid, r->e));
@@ -161,7 +140,7 @@ static loam_status load_data(run *r)
     return LOAM_OK;
 }
 
-static void count_steps(run *r)
+static void count_steps(loam_run *r)
 {
     const loam_train_options *o = r->o;
     double per_epoch = (double)loam_batches_per_epoch(r->batches, 0);
@@ -173,118 +152,95 @@ static void count_steps(run *r)
     r->event.n_steps = r->n_steps;
 }
 
-/* The longest batch is planned before step 1, so that memory does not run out on it later. */
-static loam_status plan_longest(run *r)
+/* Where the run's state goes, and what there is of it. */
+static loam_status prepare_files(loam_run *r)
 {
-    const loam_plan *plan;
-    loam_plan_memory memory;
-    int64_t n_epochs = 1 + r->n_steps * r->o->grad_accumulation_steps /
-                               LOAM_MAX(loam_batches_per_epoch(r->batches, 0), 1);
-    LOAM_TRY(loam_stepper_plan(r->stepper,
-                               loam_batches_longest(r->batches, LOAM_MIN(n_epochs, (int64_t)4)),
-                               true, &plan, r->e));
-    loam_plan_memory_of(plan, &memory);
-    size_t adapter_bytes = 4 * (size_t)r->lora->n_elements * sizeof(float);
-    r->event.memory_bytes = (int64_t)(memory.activation_bytes + memory.scratch_bytes +
-                                      memory.weight_bytes + adapter_bytes);
-    send_splits(r, plan);
-    return LOAM_OK;
+    r->saved_step = -1;
+    r->state_path = loam_run_path_beside(r->o->output, "-state");
+    if (!r->state_path)
+        return loam_fail(r->e, LOAM_E_MEMORY, "no memory for a path");
+    r->base_hash = loam_gguf_hash(r->m->gguf);
+    r->result.first_valid_loss = r->result.best_valid_loss = NAN;
+    r->event.best_loss = NAN;
+    if (r->o->resume)
+        LOAM_TRY(loam_run_resume(r));
+    return loam_run_metrics_open(r);
 }
 
-static loam_status prepare(run *r)
+loam_status loam_run_prepare(loam_run *r)
 {
     const loam_plan *plan;
     LOAM_TRY(check_options(r));
-    LOAM_TRY(check_output(r));
+    if (!r->is_forecast)
+        LOAM_TRY(check_output(r));
     LOAM_TRY(make_adapter(r));
     /* Before any data is read: does every op on the way have a backward, and a device? */
     LOAM_TRY(loam_stepper_plan(r->stepper, 32, true, &plan, r->e));
     LOAM_TRY(load_data(r));
     count_steps(r);
-    LOAM_TRY(plan_longest(r));
-    r->base_hash = loam_gguf_hash(r->m->gguf);
-    return LOAM_OK;
+    /* The longest batch is planned before step 1, so that memory does not run out on it later. */
+    LOAM_TRY(loam_run_forecast(r));
+    r->event.memory_bytes = r->forecast.total_bytes;
+    r->event.forecast = &r->forecast;
+    LOAM_TRY(loam_stepper_plan(r->stepper, r->forecast.longest_tokens, true, &plan, r->e));
+    send_splits(r, plan);
+    return r->is_forecast ? LOAM_OK : prepare_files(r);
 }
 
-/* ---- saving ------------------------------------------------------------------------------- */
-
-static loam_status save(run *r, const char *path)
+void loam_run_release(loam_run *r)
 {
-    char base[32], data[32], seed[32], steps[32], options[512];
-    const loam_train_options *o = r->o;
-    snprintf(base, sizeof base, "%016llx", (unsigned long long)r->base_hash);
-    snprintf(data, sizeof data, "%016llx", (unsigned long long)r->data->hash);
-    snprintf(seed, sizeof seed, "%llu", (unsigned long long)o->seed);
-    snprintf(steps, sizeof steps, "%lld", (long long)r->event.step);
-    snprintf(options, sizeof options,
-             "rank=%lld alpha=%g lr=%g batch=%lldx%lld clip=%g weight_decay=%g targets=%s",
-             (long long)r->lora->pairs[0].rank, (double)r->lora->alpha, (double)o->learning_rate,
-             (long long)o->batch_size, (long long)o->grad_accumulation_steps, (double)o->clip,
-             (double)o->weight_decay, o->targets ? o->targets : "all");
-    const loam_lora_metadata extra[] = {
-        {"loam.version", loam_version()},
-        {"loam.base.name", r->m->name},
-        {"loam.base.hash", base},
-        {"loam.data.hash", data},
-        {"loam.seed", seed},
-        {"loam.steps", steps},
-        {"loam.options", options},
-    };
-    LOAM_TRY(loam_lora_save(r->m, r->lora, path, extra, LOAM_COUNT(extra), r->e));
-    send(r, LOAM_EVENT_SAVED, path);
-    return LOAM_OK;
-}
-
-/* "adapter.gguf" with "-last" or "-step100" before its ending. */
-static void beside(const char *path, const char *suffix, char *out, size_t n)
-{
-    const char *dot = strrchr(path, '.');
-    const char *slash = strrchr(path, '/');
-    if (!dot || (slash && dot < slash))
-        dot = path + strlen(path);
-    snprintf(out, n, "%.*s%s%s", (int)(dot - path), path, suffix, dot);
-}
-
-static loam_status save_beside(run *r, const char *suffix)
-{
-    size_t n = strlen(r->o->output) + 64;
-    char *path = loam_alloc(n);
-    if (!path)
-        return loam_fail(r->e, LOAM_E_MEMORY, "no memory to save");
-    beside(r->o->output, suffix, path, n);
-    loam_status status = save(r, path);
-    loam_free(path);
-    return status;
+    if (r->metrics)
+        fclose(r->metrics);
+    loam_batches_free(r->batches);
+    loam_batches_free(r->valid_batches);
+    loam_dataset_free(r->data);
+    loam_dataset_free(r->valid);
+    loam_stepper_free(r->stepper);
+    loam_lora_free(r->lora);
+    loam_free(r->state_path);
 }
 
 /* ---- the loop ----------------------------------------------------------------------------- */
 
 /* Validates, and keeps the adapter where it is the best so far. */
-static loam_status validate(run *r, bool is_baseline)
+static loam_status validate(loam_run *r, bool is_baseline)
 {
     double loss;
     LOAM_TRY(loam_evaluate(r->stepper, r->valid_batches, &loss, r->e));
     double train_loss = r->event.loss;
-    bool is_best = !is_baseline && !(loss >= r->result.best_valid_loss);
+    bool is_best = !is_baseline && isfinite(loss) && !(loss >= r->result.best_valid_loss);
     if (is_baseline)
         r->result.first_valid_loss = loss;
+    else
+        r->n_stale = is_best ? 0 : r->n_stale + 1;
     if (is_best) {
         r->result.best_valid_loss = loss;
         r->result.best_step = r->event.step;
     }
+    r->valid_step = r->event.step;
     r->event.loss = loss;
     r->event.best_loss = r->result.best_valid_loss;
-    send(r, LOAM_EVENT_VALID, NULL);
+    loam_run_send(r, LOAM_EVENT_VALID, NULL);
+    LOAM_TRY(loam_run_metrics_write(r, "valid"));
     r->event.loss = train_loss;
-    if (!is_best)
-        return LOAM_OK;
-    r->best_is_saved = true;
-    return save(r, r->o->output);
+    return is_best ? loam_run_save_adapter(r, r->o->output) : LOAM_OK;
+}
+
+static bool validation_is_due(const loam_run *r)
+{
+    int64_t every = r->o->steps_per_eval, step = r->event.step;
+    return r->valid && step > 0 && r->valid_step != step &&
+           (step == r->n_steps || (every > 0 && step % every == 0));
+}
+
+static bool is_out_of_patience(const loam_run *r)
+{
+    return r->o->patience > 0 && r->n_stale >= r->o->patience;
 }
 
 /* Trained tokens of the next optimizer step: each weighs one over this, so that accumulating over
  * batches of unequal length equals one large batch. */
-static loam_status count_trained(run *r, int64_t *n_trained)
+static loam_status count_trained(loam_run *r, int64_t *n_trained)
 {
     loam_cursor ahead = r->cursor;
     *n_trained = 0;
@@ -296,29 +252,7 @@ static loam_status count_trained(run *r, int64_t *n_trained)
     return LOAM_OK;
 }
 
-static loam_status note_gradient(run *r, float norm)
-{
-    r->event.grad_norm = norm;
-    if (isfinite(norm)) {
-        r->skipped_in_a_row = 0;
-        return LOAM_OK;
-    }
-    char text[160];
-    r->result.n_skipped++;
-    r->skipped_in_a_row++;
-    snprintf(text, sizeof text,
-             "step %lld: the gradient is not finite (loss %g); the step is skipped, %lld so far",
-             (long long)r->event.step, r->event.loss, (long long)r->result.n_skipped);
-    send(r, LOAM_EVENT_WARNING, text);
-    if (r->skipped_in_a_row < MAX_SKIPPED_IN_A_ROW)
-        return LOAM_OK;
-    return loam_fail(r->e, LOAM_E_DIVERGED,
-                     "%d steps in a row had no finite gradient; the last good adapter is kept: "
-                     "lower --learning-rate, or look at the data with 'loam data --show'",
-                     MAX_SKIPPED_IN_A_ROW);
-}
-
-static loam_status train_step(run *r)
+static loam_status train_step(loam_run *r)
 {
     int64_t n_trained, n_tokens = 0;
     double sum = 0, began_ms = loam_now_ms();
@@ -345,74 +279,109 @@ static loam_status train_step(run *r)
     r->event.learning_rate = lr;
     r->event.n_tokens += n_tokens;
     r->event.tokens_per_s = 1e3 * (double)n_tokens / (now_ms - began_ms);
-    r->event.eta_s = (now_ms - r->started_ms) / 1e3 / (double)r->event.step *
+    r->event.eta_s = (now_ms - r->started_ms) / 1e3 / (double)(r->event.step - r->first_step) *
                      (double)(r->n_steps - r->event.step);
-    return note_gradient(r, norm);
-}
-
-static loam_status after_step(run *r)
-{
-    const loam_train_options *o = r->o;
-    bool is_last = r->event.step == r->n_steps;
-    if (r->event.step == 1)
-        r->result.first_loss = r->event.loss;
-    r->result.last_loss = r->event.loss;
-    send(r, LOAM_EVENT_STEP, NULL);
-    if (o->save_every > 0 && r->event.step % o->save_every == 0 && !is_last) {
-        char suffix[32];
-        snprintf(suffix, sizeof suffix, "-step%lld", (long long)r->event.step);
-        LOAM_TRY(save_beside(r, suffix));
-    }
-    bool is_due = is_last || (o->steps_per_eval > 0 && r->event.step % o->steps_per_eval == 0);
-    if (r->valid && is_due && !r->stop)
-        LOAM_TRY(validate(r, false));
+    r->event.grad_norm = norm;
     return LOAM_OK;
 }
 
-static loam_status stopped(run *r)
+/* In this order a state says of its own step whether it was validated; one that stopped before is
+ * validated by the run that goes on. */
+static loam_status after_step(loam_run *r)
 {
-    bool to_output = !r->best_is_saved;
-    LOAM_TRY(to_output ? save(r, r->o->output) : save_beside(r, "-last"));
-    return loam_fail(r->e, LOAM_E_CANCELLED,
-                     "stopped after step %lld of %lld; the adapter of this step is saved: go on "
-                     "from it with --init-adapter",
-                     (long long)r->event.step, (long long)r->n_steps);
+    const loam_train_options *o = r->o;
+    int64_t step = r->event.step;
+    if (step == 1)
+        r->result.first_loss = r->event.loss;
+    r->result.last_loss = r->event.loss;
+    loam_run_send(r, LOAM_EVENT_STEP, NULL);
+    LOAM_TRY(loam_run_metrics_write(r, "step"));
+    LOAM_TRY(loam_run_check_step(r));
+    bool is_valid_step = validation_is_due(r) && !r->stop;
+    if (is_valid_step)
+        LOAM_TRY(validate(r, false));
+    bool is_checkpoint = o->save_every > 0 && step % o->save_every == 0 && step < r->n_steps;
+    if (is_checkpoint)
+        LOAM_TRY(loam_run_save_checkpoint(r));
+    return is_valid_step || is_checkpoint ? loam_run_save_state(r) : LOAM_OK;
 }
 
-static loam_status loop(run *r)
+static loam_status stopped(loam_run *r)
 {
-    r->result.first_valid_loss = r->result.best_valid_loss = NAN;
-    r->event.best_loss = NAN;
-    send(r, LOAM_EVENT_START, NULL);
-    if (r->valid && !r->stop)
-        LOAM_TRY(validate(r, true));
+    LOAM_TRY(loam_run_save_state(r));
+    bool has_best = isfinite(r->result.best_valid_loss);
+    char *path = loam_run_path_beside(r->o->output, has_best ? "-last" : "");
+    if (!path)
+        return loam_fail(r->e, LOAM_E_MEMORY, "no memory to save");
+    loam_status status = loam_run_save_adapter(r, path);
+    loam_free(path);
+    LOAM_TRY(status);
+    return loam_fail(r->e, LOAM_E_CANCELLED,
+                     "stopped after step %lld of %lld; state and adapter of this step are saved: "
+                     "go on with the same command and --resume '%s'",
+                     (long long)r->event.step, (long long)r->n_steps, r->state_path);
+}
+
+static loam_status check_fit(loam_run *r)
+{
+    const loam_forecast *f = &r->forecast;
+    char text[512];
+    if (f->fits)
+        return LOAM_OK;
+    snprintf(text, sizeof text, "the run needs %.2f GB of memory and %s has %.2f GB free; %s",
+             (double)f->total_bytes / 1e9, r->m->device->api->kind, (double)f->free_bytes / 1e9,
+             f->advice);
+    if (!r->o->override)
+        return loam_fail(r->e, LOAM_E_MEMORY, "%s (--override tries all the same)", text);
+    loam_run_send(r, LOAM_EVENT_WARNING, text);
+    return LOAM_OK;
+}
+
+/* What comes before the first step of this call. */
+static loam_status begin(loam_run *r)
+{
+    loam_run_send(r, LOAM_EVENT_START, NULL);
+    LOAM_TRY(check_fit(r));
     r->started_ms = loam_now_ms();
-    while (r->event.step < r->n_steps && !r->stop) {
+    if (r->stop)
+        return LOAM_OK;
+    if (r->o->resume) {
+        if (!validation_is_due(r))
+            return LOAM_OK;
+        LOAM_TRY(validate(r, false));
+    } else if (r->valid) {
+        LOAM_TRY(validate(r, true));
+    }
+    return loam_run_save_state(r);
+}
+
+static loam_status loop(loam_run *r)
+{
+    LOAM_TRY(begin(r));
+    while (r->event.step < r->n_steps && !r->stop && !is_out_of_patience(r)) {
         LOAM_TRY(train_step(r));
         LOAM_TRY(after_step(r));
     }
+    r->result.stopped_early = is_out_of_patience(r) && r->event.step < r->n_steps;
     r->result.n_steps = r->event.step;
     r->result.n_tokens = r->event.n_tokens;
     r->result.seconds = (loam_now_ms() - r->started_ms) / 1e3;
-    if (r->stop)
+    if (r->stop && (r->event.step < r->n_steps || validation_is_due(r)))
         return stopped(r);
-    return r->valid ? LOAM_OK : save(r, r->o->output);
+    if (!isfinite(r->result.best_valid_loss))
+        LOAM_TRY(loam_run_save_adapter(r, r->o->output));
+    return loam_run_save_state(r);
 }
 
 loam_status loam_trainer_run(loam_base *m, const loam_train_options *o, loam_event_fn on_event,
                              void *user, loam_train_result *out, loam_error *e)
 {
-    run r = {.m = m, .o = o, .on_event = on_event, .user = user, .e = e};
-    loam_status status = prepare(&r);
+    loam_run r = {.m = m, .o = o, .on_event = on_event, .user = user, .e = e};
+    loam_status status = loam_run_prepare(&r);
     if (status == LOAM_OK)
         status = loop(&r);
     if (out)
         *out = r.result;
-    loam_batches_free(r.batches);
-    loam_batches_free(r.valid_batches);
-    loam_dataset_free(r.data);
-    loam_dataset_free(r.valid);
-    loam_stepper_free(r.stepper);
-    loam_lora_free(r.lora);
+    loam_run_release(&r);
     return status;
 }
