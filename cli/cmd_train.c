@@ -1,20 +1,21 @@
 /* cmd_train.c: loam train. */
+#include "format.h"
 #include "json.h"
 #include "options.h"
 #include "terminal.h"
+#include "train_settings.h"
 #include "train_report.h"
 
+#include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
-typedef struct train_settings {
-    settings common;
-    loam_train_options o;
-    bool sched_debug;
-} train_settings;
+extern const command command_train;
 
 #define AT(field) offsetof(train_settings, field)
 
-static const option train_options[] = {
+const option options_of_training[] = {
     {OPTION_HEADING, .help = "Data"},
     {OPTION_TEXT, "data", 0, AT(o.data), "FILE",
      .help = "examples to train on: JSONL or plain text"},
@@ -29,8 +30,24 @@ static const option train_options[] = {
      .help = "where the adapter goes: the best by validation loss, else the last"},
     {OPTION_TEXT, "adapter-path", 0, AT(o.output), "FILE", .help = "the same as --output"},
     {OPTION_INT64, "save-every", 0, AT(o.save_every), "N",
-     .help = "keep an adapter every N steps, as FILE with '-stepN' in its name", .least = 0,
-     .most = 1e9, .zero = "only the best or the last"},
+     .help = "keep an adapter and its state every N steps, as FILE with '-stepN' in the names",
+     .least = 0, .most = 1e9, .zero = "only the best or the last"},
+    {OPTION_INT64, "keep", 0, AT(o.keep), "N", .help = "of those, keep the newest N", .least = 0,
+     .most = 1024, .zero = "all"},
+    {OPTION_TEXT, "metrics", 0, AT(o.metrics), "FILE",
+     .help = "one JSON object per step and validation (default: beside the adapter, with "
+             "'-metrics.jsonl' at its end)"},
+    {OPTION_TEXT, "resume", 0, AT(o.resume), "FILE",
+     .help = "go on from this state, or from the state beside this adapter; the other flags are "
+             "those of the run",
+     .once = true},
+    {OPTION_FLAG, "override", 0, AT(o.override),
+     .help = "resume although other flags or files would change the path of the run; train "
+             "although the memory may not do",
+     .once = true},
+    {OPTION_CONFIG, "config", 'c', AT(config), "FILE",
+     .help = "flags from a YAML file, 'name: value' on each line, and 'model' for the model; flags "
+             "of the command line win. Every run writes its own beside the adapter"},
 
     {OPTION_HEADING, .help = "Length of the run"},
     {OPTION_INT64, "iters", 0, AT(o.iters), "N", .help = "optimizer steps", .least = 0, .most = 1e9,
@@ -44,6 +61,9 @@ static const option train_options[] = {
     {OPTION_INT64, "steps-per-eval", 0, AT(o.steps_per_eval), "N",
      .help = "validate every N steps, and at the end", .least = 0, .most = 1e9,
      .zero = "at the end only"},
+    {OPTION_INT64, "patience", 0, AT(o.patience), "N",
+     .help = "stop after N validations without a better one", .least = 0, .most = 1e9,
+     .zero = "never"},
 
     {OPTION_HEADING, .help = "Adapter"},
     {OPTION_INT64, "rank", 0, AT(o.rank), "N", .help = "inner dimension of the two factors",
@@ -57,11 +77,14 @@ static const option train_options[] = {
     {OPTION_INT64, "num-layers", 0, AT(o.n_last_layers), "N", .help = "only the last N blocks",
      .least = 0, .most = 1e6, .zero = "all"},
     {OPTION_TEXT, "init-adapter", 0, AT(o.init_adapter), "FILE",
-     .help = "go on from this adapter; its rank and weights are kept"},
+     .help = "start from this adapter; its rank and weights are kept"},
 
     {OPTION_HEADING, .help = "Optimizer (AdamW, cosine schedule)"},
     {OPTION_FLOAT, "learning-rate", 0, AT(o.learning_rate), "X", .help = "at its highest",
      .least = 1e-12, .most = 10},
+    {OPTION_FLOAT, "lora-plus-ratio", 0, AT(o.lora_plus_ratio), "X",
+     .help = "LoRA+: learning rate of the B factors over that of the A", .least = 1e-3,
+     .most = 1e3},
     {OPTION_FLOAT, "warmup", 0, AT(o.warmup_share), "X",
      .help = "share of the steps in which the rate rises", .least = 0, .most = 1},
     {OPTION_FLOAT, "weight-decay", 0, AT(o.weight_decay), "X", .help = "pulls factors towards 0",
@@ -76,31 +99,98 @@ static const option train_options[] = {
 
 static const option train_debug_options[] = {
     {OPTION_FLAG, "sched-debug", 0, AT(sched_debug),
-     .help = "say which device runs which part of a step, and why"},
+     .help = "say which device runs which part of a step, and why", .once = true},
     {.kind = OPTION_END},
 };
 
-static void set_defaults(void *s)
+void train_set_defaults(void *s)
 {
     loam_train_options_default(&((train_settings *)s)->o);
 }
 
-static int finish(train_report *r, const loam_train_result *result, loam_status status,
+/* "adapter.gguf" with another ending. The caller frees it; exits where memory ran out. */
+static char *with_ending(const char *path, const char *ending)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    size_t n = dot && dot > name ? (size_t)(dot - path) : strlen(path);
+    char *out = malloc(n + strlen(ending) + 1);
+    if (!out) {
+        terminal_warn("no memory");
+        exit(EXIT_FAILED);
+    }
+    memcpy(out, path, n);
+    memcpy(out + n, ending, strlen(ending) + 1);
+    return out;
+}
+
+typedef struct training {
+    train_report report; /* first: events go on to it */
+    const train_settings *s;
+    const loam_train_options *o; /* of the settings, with what belongs beside the adapter */
+    const char *config_path;
+    bool began;
+} training;
+
+/* The options are written once the run is known to begin. */
+static bool on_event(void *user, const loam_event *event)
+{
+    training *t = user;
+    if (event->kind == LOAM_EVENT_START) {
+        t->began = true;
+        if (!options_write_config(&command_train, t->config_path, t->report.model_path, t->s))
+            terminal_warn("cannot write '%s': %s", t->config_path, strerror(errno));
+    }
+    return train_report_event(&t->report, event);
+}
+
+static void say_how_to_go_on(const training *t)
+{
+    char *config = format_shell_word(t->config_path);
+    char *adapter = format_shell_word(t->s->o.output);
+    if (config && adapter)
+        terminal_warn("to go on: loam train -c %s --resume %s", config, adapter);
+    free(config);
+    free(adapter);
+}
+
+static int finish(const training *t, const loam_train_result *result, loam_status status,
                   const loam_error *e)
 {
+    const train_report *r = &t->report;
     if (status == LOAM_OK) {
         train_report_result(r, result, status);
         return EXIT_OK;
     }
-    if (status != LOAM_E_CANCELLED) {
-        if (r->json)
-            json_print_error(e);
-        return terminal_error(e);
-    }
-    if (r->json)
+    if (r->json && status == LOAM_E_CANCELLED)
         train_report_result(r, result, status);
-    terminal_error(e);
-    return EXIT_SIGNAL + terminal_signal();
+    else if (r->json)
+        json_print_error(e);
+    int exit_status = terminal_error(e);
+    if (t->began && (status == LOAM_E_CANCELLED || status == LOAM_E_IO))
+        say_how_to_go_on(t);
+    return status == LOAM_E_CANCELLED ? EXIT_SIGNAL + terminal_signal() : exit_status;
+}
+
+static int train(const training *t, const char *model_path)
+{
+    const train_settings *s = t->s;
+    loam_model *model;
+    loam_model_options mo = {.device = s->common.device,
+                             .n_threads = s->common.n_threads,
+                             .compute = (loam_compute)s->common.compute};
+    loam_error e = {0};
+    loam_train_result result = {0};
+    loam_status status = loam_model_open(model_path, &mo, &model, &e);
+    if (status != LOAM_OK)
+        return finish(t, &result, status, &e);
+    training running = *t;
+    loam_model_info_get(model, &running.report.model);
+    status = loam_train(model, t->o, on_event, &running, &result, &e);
+    int exit_status = finish(&running, &result, status, &e);
+    loam_model_close(model);
+    return exit_status;
 }
 
 static int run(void *settings_of_run, const char *const *operands)
@@ -111,23 +201,21 @@ static int run(void *settings_of_run, const char *const *operands)
     if (!s->o.output)
         return terminal_usage("-o FILE is missing: where the adapter goes");
     s->o.data_options = s->common.data;
-    loam_model *model;
-    loam_model_options mo = {.device = s->common.device,
-                             .n_threads = s->common.n_threads,
-                             .compute = (loam_compute)s->common.compute};
-    loam_error e = {0};
-    loam_train_result result = {0};
-    train_report report = {.options = &s->o,
-                           .model_path = operands[0],
-                           .json = s->common.json,
-                           .sched_debug = s->sched_debug};
-    loam_status status = loam_model_open(operands[0], &mo, &model, &e);
-    if (status != LOAM_OK)
-        return finish(&report, &result, status, &e);
-    loam_model_info_get(model, &report.model);
-    status = loam_train(model, &s->o, train_report_event, &report, &result, &e);
-    int exit_status = finish(&report, &result, status, &e);
-    loam_model_close(model);
+    char *config_path = with_ending(s->o.output, ".yaml");
+    char *metrics_path = with_ending(s->o.output, "-metrics.jsonl");
+    loam_train_options o = s->o;
+    if (!o.metrics)
+        o.metrics = metrics_path;
+    training t = {.report = {.options = &s->o,
+                             .model_path = operands[0],
+                             .json = s->common.json,
+                             .sched_debug = s->sched_debug},
+                  .s = s,
+                  .o = &o,
+                  .config_path = config_path};
+    int exit_status = train(&t, operands[0]);
+    free(config_path);
+    free(metrics_path);
     return exit_status;
 }
 
@@ -142,13 +230,16 @@ const command command_train = {
              "A data file is JSONL, each line an object with \"messages\", with \"prompt\" and "
              "\"completion\", or with \"text\"; or it is plain text. Conversations are rendered "
              "with the model's own chat template.\n"
-             "Ctrl-C stops after the current step and saves; a second one ends at once.",
+             "Beside the adapter stand the run's state, its flags (a file for -c) and its metrics. "
+             "Ctrl-C stops after the current step and saves; a second one ends at once. A run that "
+             "stopped, or was killed, goes on with --resume as if it had not.",
     .examples = "loam train model.gguf --data train.jsonl -o adapter.gguf\n"
                 "loam train model.gguf --data train.jsonl --valid-data valid.jsonl \\\n"
-                "    -o adapter.gguf --rank 8 --epochs 2 --learning-rate 1e-4\n",
-    .options = {train_options, options_of_data, options_of_model, options_of_output,
+                "    -o adapter.gguf --rank 8 --epochs 2 --learning-rate 1e-4\n"
+                "loam train -c adapter.yaml --resume adapter.gguf\n",
+    .options = {options_of_training, options_of_data, options_of_model, options_of_output,
                 train_debug_options},
     .settings_bytes = sizeof(train_settings),
-    .set_defaults = set_defaults,
+    .set_defaults = train_set_defaults,
     .run = run,
 };

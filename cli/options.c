@@ -1,5 +1,6 @@
 /* options.c: reading arguments by a command's tables, and printing them as help. */
 #include "options.h"
+#include "config.h"
 #include "terminal.h"
 
 #include <ctype.h>
@@ -57,9 +58,9 @@ const option options_of_data[] = {
 const option options_of_output[] = {
     {OPTION_HEADING, .help = "Output"},
     {OPTION_FLAG, "json", 0, offsetof(settings, json),
-     .help = "JSON on the standard output, one object on each line"},
+     .help = "JSON on the standard output, one object on each line", .once = true},
     {OPTION_FLAG, "quiet", 'q', offsetof(settings, quiet),
-     .help = "print nothing but warnings and errors"},
+     .help = "print nothing but warnings and errors", .once = true},
     {.kind = OPTION_END},
 };
 
@@ -142,7 +143,8 @@ const char *options_nearest(const char *word, const char *const *names)
     return best;
 }
 
-static parse_result unknown_flag(const command *c, const char *flag)
+/* The flag that `word`, without its dashes, may have meant. */
+static const char *nearest_flag(const command *c, const char *word)
 {
     const char *names[128];
     int n = 0;
@@ -151,9 +153,14 @@ static parse_result unknown_flag(const command *c, const char *flag)
             if (o->name)
                 names[n++] = o->name;
     names[n] = NULL;
+    return options_nearest(word, names);
+}
+
+static parse_result unknown_flag(const command *c, const char *flag)
+{
     char word[64];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(flag, "="), flag);
-    const char *nearest = options_nearest(word + strspn(word, "-"), names);
+    const char *nearest = nearest_flag(c, word + strspn(word, "-"));
     if (nearest)
         terminal_usage("unknown flag '%s'; did you mean '--%s'?", word, nearest);
     else
@@ -249,6 +256,7 @@ static parse_result set_value(const option *o, const char *text, void *s)
     void *at = (char *)s + o->offset;
     switch (o->kind) {
     case OPTION_TEXT:
+    case OPTION_CONFIG:
         if (text[0] == '\0') {
             terminal_usage("--%s: the value is empty; expected %s", o->name, o->value);
             return PARSE_BAD;
@@ -355,6 +363,184 @@ static parse_result take_argument(parser *p, const char *word)
     return take(p, o, rest[0] ? rest : NULL);
 }
 
+/* ---- configuration files ------------------------------------------------------------------ */
+
+static double number_at(const option *o, const void *s)
+{
+    const char *at = (const char *)s + o->offset;
+    int i;
+    int64_t wide;
+    uint64_t natural;
+    float f;
+    double d;
+    switch (o->kind) {
+    case OPTION_INT:
+    case OPTION_CHOICE:
+        memcpy(&i, at, sizeof i);
+        return i;
+    case OPTION_INT64:
+        memcpy(&wide, at, sizeof wide);
+        return (double)wide;
+    case OPTION_UINT64:
+        memcpy(&natural, at, sizeof natural);
+        return (double)natural;
+    case OPTION_FLOAT:
+        memcpy(&f, at, sizeof f);
+        return f;
+    case OPTION_DOUBLE:
+        memcpy(&d, at, sizeof d);
+        return d;
+    default:
+        return NAN;
+    }
+}
+
+static void choice_text(const option *o, int index, char *text, size_t n_bytes)
+{
+    const char *p = o->choices;
+    for (int i = 0; i < index; i++)
+        p += strcspn(p, "|") + 1;
+    snprintf(text, n_bytes, "%.*s", (int)strcspn(p, "|"), p);
+}
+
+static bool was_given(const parser *p, const option *o)
+{
+    for (int i = 0; i < p->n_seen; i++)
+        if (p->seen[i]->offset == o->offset)
+            return true;
+    return false;
+}
+
+static parse_result unknown_key(const command *c, const char *path, const char *key)
+{
+    const char *nearest = nearest_flag(c, key);
+    if (nearest)
+        terminal_usage("'%s': unknown key '%s'; did you mean '%s'?", path, key, nearest);
+    else
+        terminal_usage("'%s': unknown key '%s'; the keys are the flags of 'loam %s --help', and "
+                       "'model'",
+                       path, key, c->name);
+    return PARSE_BAD;
+}
+
+static parse_result apply(parser *p, const char *path, const config_entry *entry)
+{
+    const option *o = find_name(p->c, entry->key, strlen(entry->key));
+    if (!o || o->kind == OPTION_CONFIG)
+        return unknown_key(p->c, path, entry->key);
+    if (was_given(p, o))
+        return PARSE_RUN;
+    if (takes_value(o))
+        return set_value(o, entry->value, p->s);
+    bool yes = strcmp(entry->value, "true") == 0;
+    if (!yes && strcmp(entry->value, "false") != 0) {
+        terminal_usage("'%s': %s is '%s'; expected true or false", path, entry->key, entry->value);
+        return PARSE_BAD;
+    }
+    if (yes)
+        set_flag(o, p->s);
+    return PARSE_RUN;
+}
+
+/* The file of the command's configuration flag, where one is given. */
+static parse_result read_config(parser *p, const char *operands[OPTIONS_MAX_OPERANDS + 1], int *n)
+{
+    for (int t = 0; p->c->options[t]; t++)
+        for (const option *o = p->c->options[t]; o->kind != OPTION_END; o++) {
+            const char *path = NULL;
+            if (o->kind == OPTION_CONFIG)
+                memcpy(&path, (const char *)p->s + o->offset, sizeof path);
+            if (!path)
+                continue;
+            const config_entry *entries;
+            int n_entries = config_read(path, &entries);
+            if (n_entries < 0)
+                return PARSE_BAD;
+            for (int i = 0; i < n_entries; i++) {
+                parse_result r = PARSE_RUN;
+                if (strcmp(entries[i].key, "model") != 0)
+                    r = apply(p, path, &entries[i]);
+                else if (*n == 0)
+                    operands[(*n)++] = entries[i].value;
+                if (r != PARSE_RUN)
+                    return r;
+            }
+        }
+    return PARSE_RUN;
+}
+
+/* The fewest digits that are read as the same number again. */
+static void shortest_text(double value, bool is_float, char *text, size_t n_bytes)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, n_bytes, "%.*g", digits, value);
+        double again = strtod(text, NULL);
+        if (again == value || (is_float && (float)again == (float)value))
+            return;
+    }
+}
+
+static bool write_entry(FILE *to, const option *o, const void *s)
+{
+    const char *at = (const char *)s + o->offset, *text;
+    char number[64], default_text[160];
+    uint64_t natural;
+    bool yes;
+    switch (o->kind) {
+    case OPTION_TEXT:
+        memcpy(&text, at, sizeof text);
+        return !text || config_write_text(to, o->name, text);
+    case OPTION_FLAG:
+        memcpy(&yes, at, sizeof yes);
+        return fprintf(to, "%s: %s\n", o->name, yes ? "true" : "false") > 0;
+    case OPTION_CHOICE:
+        choice_text(o, (int)number_at(o, s), default_text, sizeof default_text);
+        return fprintf(to, "%s: %s\n", o->name, default_text) > 0;
+    case OPTION_UINT64:
+        memcpy(&natural, at, sizeof natural);
+        snprintf(number, sizeof number, "%llu", (unsigned long long)natural);
+        break;
+    default:
+        shortest_text(number_at(o, s), o->kind == OPTION_FLOAT, number, sizeof number);
+    }
+    return fprintf(to, "%s: %s\n", o->name, number) > 0;
+}
+
+/* Two flags of one value are written once, under the first name. */
+static bool is_written(const command *c, const option *o)
+{
+    if (!o->name || o->once || o->kind == OPTION_SET || o->kind == OPTION_CONFIG)
+        return false;
+    for (int t = 0; c->options[t]; t++)
+        for (const option *x = c->options[t]; x->kind != OPTION_END; x++) {
+            if (x == o)
+                return true;
+            if (x->name && x->offset == o->offset)
+                return false;
+        }
+    return true;
+}
+
+bool options_write_config(const command *c, const char *path, const char *operand, const void *s)
+{
+    char beside[4096];
+    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    FILE *to = fopen(beside, "wb");
+    if (!to)
+        return false;
+    bool fine = fprintf(to, "# loam %s -c of this file does the same again\n", c->name) > 0 &&
+                config_write_text(to, "model", operand);
+    for (int t = 0; c->options[t]; t++)
+        for (const option *o = c->options[t]; o->kind != OPTION_END; o++)
+            if (is_written(c, o))
+                fine = fine && write_entry(to, o, s);
+    fine = fclose(to) == 0 && fine;
+    return fine && rename(beside, path) == 0;
+}
+
 static parse_result check_operands(const command *c, int n, const char *const *operands)
 {
     if (n < c->n_operands) {
@@ -390,8 +576,9 @@ parse_result options_parse(const command *c, int argc, char **argv, void *s,
             operands[n++] = word;
         }
     }
+    parse_result r = read_config(&p, operands, &n);
     operands[n] = NULL;
-    return check_operands(c, n, operands);
+    return r == PARSE_RUN ? check_operands(c, n, operands) : r;
 }
 
 void *options_defaults(const command *c)
@@ -407,36 +594,6 @@ void *options_defaults(const command *c)
 
 /* ---- help --------------------------------------------------------------------------------- */
 
-static double number_at(const option *o, const void *s)
-{
-    const char *at = (const char *)s + o->offset;
-    int i;
-    int64_t wide;
-    uint64_t natural;
-    float f;
-    double d;
-    switch (o->kind) {
-    case OPTION_INT:
-    case OPTION_CHOICE:
-        memcpy(&i, at, sizeof i);
-        return i;
-    case OPTION_INT64:
-        memcpy(&wide, at, sizeof wide);
-        return (double)wide;
-    case OPTION_UINT64:
-        memcpy(&natural, at, sizeof natural);
-        return (double)natural;
-    case OPTION_FLOAT:
-        memcpy(&f, at, sizeof f);
-        return f;
-    case OPTION_DOUBLE:
-        memcpy(&d, at, sizeof d);
-        return d;
-    default:
-        return NAN;
-    }
-}
-
 void options_default_text(const option *o, const void *s, char *text, size_t n_bytes)
 {
     double value = number_at(o, s);
@@ -444,10 +601,9 @@ void options_default_text(const option *o, const void *s, char *text, size_t n_b
     if (isnan(value))
         return;
     if (o->kind == OPTION_CHOICE) {
-        const char *p = o->choices;
-        for (int i = 0; i < (int)value; i++)
-            p += strcspn(p, "|") + 1;
-        snprintf(text, n_bytes, " (%s; default: %.*s)", o->choices, (int)strcspn(p, "|"), p);
+        char choice[64];
+        choice_text(o, (int)value, choice, sizeof choice);
+        snprintf(text, n_bytes, " (%s; default: %s)", o->choices, choice);
     } else if (value == 0 && o->zero) {
         snprintf(text, n_bytes, " (default: %s)", o->zero);
     } else {

@@ -36,7 +36,8 @@ typedef enum option_kind {
     OPTION_INT64,
     OPTION_UINT64,
     OPTION_FLOAT,
-    OPTION_DOUBLE
+    OPTION_DOUBLE,
+    OPTION_CONFIG /* const char *: a file whose keys are names of flags; arguments come before it */
 } option_kind;
 
 typedef struct option {
@@ -49,6 +50,7 @@ typedef struct option {
     double least, most;  /* of numbers; from both */
     const char *choices; /* "drop|truncate|split" */
     const char *zero;    /* what a number of 0 means, where --help should say that instead */
+    bool once;           /* for one call of the program: not written into a configuration */
 } option;
 
 typedef struct command {
@@ -87,6 +89,10 @@ typedef enum parse_result {
  * `operands` gets at most OPTIONS_MAX_OPERANDS and a NULL. */
 parse_result options_parse(const command *c, int argc, char **argv, void *s,
                            const char *operands[OPTIONS_MAX_OPERANDS + 1]);
+
+/* Writes the settings as a file that the command's OPTION_CONFIG flag reads: "model" is the first
+ * operand. It appears whole or not at all; false with errno set where that failed. */
+bool options_write_config(const command *c, const char *path, const char *operand, const void *s);
 
 /* A command's settings with their defaults; exits where memory ran out. free() them. */
 void *options_defaults(const command *c);

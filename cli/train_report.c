@@ -1,5 +1,6 @@
 /* train_report.c: the lines of a training run, for people and as JSON. */
 #include "train_report.h"
+#include "forecast.h"
 #include "format.h"
 #include "json.h"
 #include "terminal.h"
@@ -77,7 +78,7 @@ static void show_start(const train_report *r, const loam_event *event)
     terminal_line("%-10s %s%s, %s trained parameters (%s)", "adapter",
                   o->init_adapter ? "from " : "new", o->init_adapter ? o->init_adapter : "",
                   format_count(event->n_trainable).text, format_bytes(event->n_trainable * 4).text);
-    terminal_line("%-10s %s planned", "memory", format_bytes(event->memory_bytes).text);
+    forecast_show(event->forecast, false);
     terminal_line("%-10s %lld of %lld x %lld rows", "steps", (long long)event->n_steps,
                   (long long)o->grad_accumulation_steps, (long long)o->batch_size);
 }
@@ -90,11 +91,11 @@ static void json_start(const train_report *r, const loam_event *event)
                   json_text(m->architecture), "parameters", (json_int_t)m->n_parameters, "bytes",
                   (json_int_t)m->file_bytes, "device", json_text(m->device));
     json_t *valid = event->valid.n_examples > 0 ? json_data_summary(&event->valid) : json_null();
-    json_print_line(json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I}", "event", "start", "model",
+    json_print_line(json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "event", "start", "model",
                               model, "data", json_data_summary(&event->data), "valid", valid,
                               "trainable", (json_int_t)event->n_trainable, "memory_bytes",
-                              (json_int_t)event->memory_bytes, "steps",
-                              (json_int_t)event->n_steps));
+                              (json_int_t)event->memory_bytes, "steps", (json_int_t)event->n_steps,
+                              "forecast", forecast_json(event->forecast)));
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */

@@ -16,6 +16,14 @@ static int64_t longest_batch(const loam_run *r)
     return loam_batches_longest(r->batches, LOAM_MIN(n_epochs, (int64_t)N_EPOCHS_SEEN));
 }
 
+static int64_t model_bytes(const loam_base *m)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < loam_gguf_n_tensors(m->gguf); i++)
+        bytes += (int64_t)loam_gguf_tensor_at(m->gguf, i)->bytes;
+    return bytes;
+}
+
 static loam_status add_plan(loam_run *r, loam_stepper *s, int64_t n_tokens, bool train,
                             loam_forecast *f)
 {
@@ -23,7 +31,8 @@ static loam_status add_plan(loam_run *r, loam_stepper *s, int64_t n_tokens, bool
     loam_plan_memory memory;
     LOAM_TRY(loam_stepper_plan(s, n_tokens, train, &plan, r->e));
     loam_plan_memory_of(plan, &memory);
-    f->weight_bytes = LOAM_MAX(f->weight_bytes, (int64_t)memory.weight_bytes);
+    /* An embedding that is the head too is two leaves of one tensor. */
+    f->weight_bytes = LOAM_MIN((int64_t)memory.weight_bytes, model_bytes(r->m));
     f->activation_bytes = LOAM_MAX(f->activation_bytes, (int64_t)memory.activation_bytes);
     f->scratch_bytes = LOAM_MAX(f->scratch_bytes, (int64_t)memory.scratch_bytes);
     return LOAM_OK;

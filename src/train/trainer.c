@@ -162,9 +162,7 @@ static loam_status prepare_files(loam_run *r)
     r->base_hash = loam_gguf_hash(r->m->gguf);
     r->result.first_valid_loss = r->result.best_valid_loss = NAN;
     r->event.best_loss = NAN;
-    if (r->o->resume)
-        LOAM_TRY(loam_run_resume(r));
-    return loam_run_metrics_open(r);
+    return r->o->resume ? loam_run_resume(r) : LOAM_OK;
 }
 
 loam_status loam_run_prepare(loam_run *r)
@@ -342,6 +340,7 @@ static loam_status begin(loam_run *r)
 {
     loam_run_send(r, LOAM_EVENT_START, NULL);
     LOAM_TRY(check_fit(r));
+    LOAM_TRY(loam_run_metrics_open(r));
     r->started_ms = loam_now_ms();
     if (r->stop)
         return LOAM_OK;

@@ -81,7 +81,9 @@ check "and is whole" grep -q '"adapter"' "$dir/out"
 interrupt TERM
 check "after SIGTERM the status is 143" [ "$rc" -eq 143 ]
 check "the adapter is saved then too" [ -s "$dir/stopped.gguf" ]
-check "no other file is left" [ "$(find "$dir" -name '*stopped*' | wc -l)" -eq 1 ]
+check "no temporary file is left" [ "$(find "$dir" -name '.*stopped*' | wc -l)" -eq 0 ]
+check "it says how to go on" \
+    grep -qF "to go on: loam train -c $dir/stopped.yaml --resume $dir/stopped.gguf" "$dir/err"
 
 # ---- evaluation and generation --------------------------------------------------------------
 
