@@ -254,7 +254,8 @@ typedef struct loam_train_result {
  * at the start, at every validation and checkpoint, and at the end, so that a run that was killed
  * at any moment goes on with o->resume as if it had not been: on the CPU bit by bit. A checkpoint
  * is an adapter and its state, "-stepN" in their names. LOAM_E_DIVERGED: gradients were not finite
- * 5 steps in a row, or the smoothed loss stayed above 3 times its first value for 20 steps. */
+ * 5 steps in a row, or the smoothed loss stayed above 3 times its first value, or 2
+ * nats above it, for 20 steps. */
 LOAM_API loam_status loam_train(loam_model *m, const loam_train_options *o, loam_event_fn on_event,
                                 void *user, loam_train_result *out, loam_error *e);
 

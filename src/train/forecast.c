@@ -32,9 +32,11 @@ static loam_status add_plan(loam_run *r, loam_stepper *s, int64_t n_tokens, bool
     LOAM_TRY(loam_stepper_plan(s, n_tokens, train, &plan, r->e));
     loam_plan_memory_of(plan, &memory);
     /* An embedding that is the head too is two leaves of one tensor. */
-    f->weight_bytes = LOAM_MIN((int64_t)memory.weight_bytes, model_bytes(r->m));
+    int64_t weight_bytes = LOAM_MAX(f->weight_bytes, (int64_t)memory.weight_bytes);
+    f->weight_bytes = LOAM_MIN(weight_bytes, model_bytes(r->m));
     f->activation_bytes = LOAM_MAX(f->activation_bytes, (int64_t)memory.activation_bytes);
     f->scratch_bytes = LOAM_MAX(f->scratch_bytes, (int64_t)memory.scratch_bytes);
+    f->other_bytes += (int64_t)memory.leaf_bytes;
     return LOAM_OK;
 }
 
@@ -44,9 +46,11 @@ static void sum_up(const loam_run *r, loam_forecast *f)
     int64_t n_data = r->data->n_tokens + (r->valid ? r->valid->n_tokens : 0);
     f->adapter_bytes = 2 * n;
     f->optimizer_bytes = 2 * n;
-    /* Tokens and masks; a batch's five arrays on both sides and its losses; factors and moments
-     * on their way to a file. */
-    f->other_bytes = 5 * n_data + f->longest_tokens * (2 * 5 + 1) * 4 + 3 * n;
+    /* Beside what plans of batches hold for their leaves: the same of the optimizer's plans (the
+     * norm's, the clearing's and the update's: gradients twice, then factors, gradients and both
+     * moments); tokens and masks; a batch's arrays and losses on the host; factors and moments on
+     * their way to a file. */
+    f->other_bytes += 6 * n + 5 * n_data + f->longest_tokens * 6 * 4 + 3 * n;
     f->total_bytes = f->weight_bytes + f->adapter_bytes + f->optimizer_bytes + f->activation_bytes +
                      f->scratch_bytes + f->other_bytes;
     f->fits = f->total_bytes <= f->free_bytes;

@@ -6,11 +6,13 @@
 /* So many steps in a row without a finite gradient end the run. */
 #define MAX_SKIPPED_IN_A_ROW 5
 
-/* The smoothed loss is compared with the mean of the first few steps'; far above it for many steps
- * in a row is no bad batch any more. */
+/* The smoothed loss is compared with the mean of the first few steps': 3 times as high, or 2 nats
+ * above it (guessing costs only log n_vocab, which may be less than 3 times a high first loss), for
+ * many steps in a row is no bad batch any more. */
 #define N_FIRST 5
 #define SMOOTHING 0.9
 #define HIGH_FACTOR 3.0
+#define HIGH_NATS 2.0
 #define MAX_HIGH_IN_A_ROW 20
 
 bool loam_run_is_running_away(const loam_run *r)
@@ -55,18 +57,18 @@ static loam_status check_loss(loam_run *r)
         return LOAM_OK;
     }
     double first = r->first_losses / (double)r->n_first;
-    r->n_high = r->smoothed_loss > HIGH_FACTOR * first ? r->n_high + 1 : 0;
+    double limit = LOAM_MIN(HIGH_FACTOR * first, first + HIGH_NATS);
+    r->n_high = r->smoothed_loss > limit ? r->n_high + 1 : 0;
     if (r->n_high < MAX_HIGH_IN_A_ROW)
         return LOAM_OK;
     bool has_best = isfinite(r->result.best_valid_loss);
     return loam_fail(r->e, LOAM_E_DIVERGED,
-                     "the loss was above %g times its first value for %d steps (%.4f at step %lld, "
-                     "%.4f at first): the run diverged; %s%s%sgo on from the state of step %lld "
-                     "with a lower --learning-rate, --override and --resume '%s'",
-                     HIGH_FACTOR, MAX_HIGH_IN_A_ROW, r->smoothed_loss, (long long)r->event.step,
-                     first, has_best ? "the best adapter is kept in '" : "",
-                     has_best ? r->o->output : "", has_best ? "'; " : "", (long long)r->saved_step,
-                     r->state_path);
+                     "the loss was above %.4f for %d steps (%.4f at step %lld, %.4f at first): the "
+                     "run diverged; %s%s%sgo on from the state of step %lld with a lower "
+                     "--learning-rate, --override and --resume '%s'",
+                     limit, MAX_HIGH_IN_A_ROW, r->smoothed_loss, (long long)r->event.step, first,
+                     has_best ? "the best adapter is kept in '" : "", has_best ? r->o->output : "",
+                     has_best ? "'; " : "", (long long)r->saved_step, r->state_path);
 }
 
 loam_status loam_run_check_step(loam_run *r)

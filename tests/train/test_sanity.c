@@ -188,13 +188,13 @@ static void test_divergence(void **state)
     loam_error e;
     loam_train_result result;
     loam_train_options o = small_run(in_folder("diverged.gguf"));
-    o.iters = 400;
-    o.steps_per_eval = 1;
-    o.learning_rate = 1;
+    o.iters = 2000;
+    o.steps_per_eval = 3;
+    o.learning_rate = 10; /* after a warm-up of all the steps */
     o.clip = 0;
-    o.warmup_share = 0.05f;
+    o.warmup_share = 1;
     assert_int_equal(train_on(NULL, &o, NULL, &result, &e), LOAM_E_DIVERGED);
-    assert_non_null(strstr(e.message, "above 3 times its first value"));
+    assert_non_null(strstr(e.message, "the run diverged"));
     assert_non_null(strstr(e.message, "the best adapter is kept in"));
     assert_non_null(strstr(e.message, "--resume '"));
     assert_true(exists(o.output));
@@ -203,7 +203,7 @@ static void test_divergence(void **state)
     o.resume = o.output;
     o.override = true;
     o.learning_rate = 1e-5f;
-    o.iters = 30;
+    o.iters = 20;
     listener l = {0};
     if (train_on(NULL, &o, &l, &result, &e) != LOAM_OK)
         fail_msg("%s", e.message);
