@@ -152,7 +152,9 @@ static void test_bad_states(void **state)
     size_t n_bytes;
     expect_bad_state(in_folder("missing.gguf"), LOAM_E_IO, "missing.gguf");
     expect_bad_state(MODEL, LOAM_E_FORMAT, "not the state of a run");
-    const char *good = in_folder("straight-state.gguf"), *cut = in_folder("cut-state.gguf");
+    const char *good = in_folder("straight-state.gguf");
+    char cut[256];
+    snprintf(cut, sizeof cut, "%s", in_folder("cut-state.gguf"));
     assert_int_equal(loam_read_file(good, (size_t)1 << 30, &data, &n_bytes, &e), LOAM_OK);
     for (size_t n = 100; n < n_bytes; n += n_bytes / 7) {
         FILE *file = fopen(cut, "wb");
