@@ -482,7 +482,6 @@ bool jinja_evaluate_args(jinja_run *run, jinja_scope *scope, const jinja_node *a
 jinja_value *jinja_call(jinja_run *run, jinja_value *callee, jinja_args *args);
 jinja_value *jinja_call_builtin(jinja_run *run, const char *what, const jinja_builtin *b,
                                 jinja_value *self, const jinja_args *args);
-jinja_value *jinja_call_macro(jinja_run *run, jinja_value *macro, jinja_args *args);
 jinja_value *jinja_call_loop(jinja_run *run, jinja_loop *loop, jinja_value *iterable);
 jinja_flow jinja_execute(jinja_run *run, jinja_scope *scope, const jinja_node *body);
 jinja_scope *jinja_scope_new(jinja_run *run, jinja_scope *parent);

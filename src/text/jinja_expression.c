@@ -290,7 +290,7 @@ static bool bind_rest(jinja_run *run, jinja_scope *scope, const jinja_node *macr
     return true;
 }
 
-jinja_value *jinja_call_macro(jinja_run *run, jinja_value *macro, jinja_args *args)
+static jinja_value *call_macro(jinja_run *run, jinja_value *macro, jinja_args *args)
 {
     const jinja_node *node = macro->as.macro.node;
     jinja_scope *scope = jinja_scope_new(run, macro->as.macro.scope);
@@ -327,7 +327,7 @@ jinja_value *jinja_call(jinja_run *run, jinja_value *callee, jinja_args *args)
         return jinja_call_builtin(run, callee->as.function.self != NULL ? "method" : "function", b,
                                   callee->as.function.self, args);
     case JINJA_MACRO:
-        return jinja_call_macro(run, callee, args);
+        return call_macro(run, callee, args);
     case JINJA_JOINER:
         return call_joiner(run, callee);
     case JINJA_LOOP:

@@ -213,8 +213,10 @@ static jinja_value *filter_truncate(jinja_run *run, jinja_value *self, jinja_val
     size_t bytes =
         jinja_utf8_offset(data, text->as.string.bytes, (size_t)(length - (int64_t)n_end));
     bool whole_words = arg[1] == NULL || !jinja_truth(arg[1]);
-    const char *space = whole_words && bytes > 0 ? memrchr(data, ' ', bytes) : NULL;
-    jinja_value *kept = jinja_string(run, data, space != NULL ? (size_t)(space - data) : bytes);
+    size_t space = bytes;
+    while (whole_words && space > 0 && data[space - 1] != ' ')
+        space--;
+    jinja_value *kept = jinja_string(run, data, whole_words && space > 0 ? space - 1 : bytes);
     return kept != NULL ? jinja_binary(run, JINJA_OP_ADD, kept, end) : NULL;
 }
 

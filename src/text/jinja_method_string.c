@@ -29,8 +29,8 @@ static jinja_value *string_capitalize(jinja_run *run, jinja_value *self, jinja_v
     return jinja_capitalized(run, self);
 }
 
-/* Cuts the text into runs of cased characters and what is between them, and gives each run (or
- * each character, where `each`) a capital first letter, or swaps the case of all. */
+/* Gives every run of cased characters a capital first letter and small others; or, where `swap`,
+ * turns capital letters into small ones and the others into capitals. */
 static jinja_value *recased(jinja_run *run, const jinja_value *self, bool swap)
 {
     size_t mark = jinja_mark(run);

@@ -462,7 +462,8 @@ static jinja_node *parse_brackets(jinja_parser *p, jinja_node *object)
         return NULL;
     node->as.subscript.object = object;
     node->as.subscript.index = index;
-    if (jinja_at_op(p, JINJA_OP_COMMA)) { /* a[1, 2]: a tuple as the key */
+    if (jinja_at_op(p, JINJA_OP_COMMA) &&
+        index->kind != JINJA_NODE_SLICE) { /* a[1, 2]: a tuple as the key */
         jinja_node *tuple = jinja_node_new(p, JINJA_NODE_TUPLE, t);
         if (tuple == NULL)
             return NULL;

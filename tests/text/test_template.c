@@ -247,6 +247,7 @@ static void lines_and_columns_count_characters(void **state)
     expect_refusal("{% if 1 %}\n{% for x in y %}\n{% endif %}", none, NULL, LOAM_E_FORMAT,
                    "t:3:4: found the statement 'endif', expected a known one, or 'endfor' for the "
                    "'for' of line 2");
+    expect_refusal("{{ x[1:2, 3] }}", none, NULL, LOAM_E_FORMAT, "t:1:9: found ',', expected ']'");
     expect_refusal("ok\n\n\x80", none, NULL, LOAM_E_FORMAT,
                    "t:3:1: found the byte 0x80 (offset 4), expected UTF-8");
     expect_refusal("{{ raise_exception('roles must ' ~ 'alternate') }}", none, NULL, LOAM_E_DATA,
