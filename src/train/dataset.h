@@ -123,6 +123,8 @@ loam_status loam_data_string(loam_loader *l, const json_t *object, const char *w
 bool loam_data_is_blank(const char *s);
 /* "a, b, c": the keys of an object, for messages; cut where they are many. */
 const char *loam_data_keys(const json_t *object, char *out, size_t n_bytes);
+/* Whether parsing failed for want of memory and not because of syntax. */
+bool loam_data_json_failed(const json_error_t *je);
 const char *loam_data_type_name(const json_t *value);
 
 /* ---- format_text.c ------------------------------------------------------------------------ */

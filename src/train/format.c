@@ -212,12 +212,26 @@ static loam_status end_record(loam_loader *l, loam_status status, const loam_dat
     return LOAM_OK;
 }
 
+bool loam_data_json_failed(const json_error_t *je)
+{
+    if (je->text[0] == '\0' || json_error_code(je) == json_error_out_of_memory)
+        return true;
+    /* Where the text of a token could not grow, jansson goes on with what it has and finds broken
+     * syntax there: that is believed only where there is memory for such a text. */
+    json_malloc_t take;
+    json_free_t give_back;
+    json_get_alloc_funcs(&take, &give_back);
+    void *probe = take(2 * (size_t)LOAM_MAX(je->position, 0) + 64);
+    give_back(probe);
+    return probe == NULL;
+}
+
 static loam_status refuse_syntax(loam_loader *l, const json_error_t *je, int64_t line,
                                  int64_t column, const char *expected)
 {
-    enum json_error_code code = json_error_code(je);
-    if (code == json_error_out_of_memory)
+    if (loam_data_json_failed(je))
         return loam_data_no_memory(l);
+    enum json_error_code code = json_error_code(je);
     return loam_fail(l->e, LOAM_E_DATA, "%s:%lld:%lld: broken JSON: %s; expected %s", l->file_name,
                      (long long)line, (long long)column, je->text,
                      code == json_error_null_character ? "a text without the character \\u0000"
@@ -227,7 +241,7 @@ static loam_status refuse_syntax(loam_loader *l, const json_error_t *je, int64_t
 static loam_status parse_line(loam_loader *l, const char *text, size_t n, size_t offset,
                               json_t **out)
 {
-    json_error_t je;
+    json_error_t je = {0};
     LOAM_TRY(check_text(l, text, n, offset));
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
     if (*out)
@@ -311,7 +325,7 @@ static loam_status refuse_at(loam_loader *l, const reader *r, char found, const 
 
 static loam_status read_element(loam_loader *l, reader *r)
 {
-    json_error_t je;
+    json_error_t je = {0};
     l->line = r->line;
     json_t *record =
         json_loadb(r->data + r->at, r->n - r->at,

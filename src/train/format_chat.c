@@ -33,6 +33,16 @@ static bool is_given(const json_t *value)
     return value && !json_is_null(value);
 }
 
+/* jansson's copy goes on where memory for a member is missing. */
+static json_t *copy_of(json_t *value)
+{
+    json_t *copy = json_copy(value);
+    if (copy && json_object_size(copy) == json_object_size(value))
+        return copy;
+    json_decref(copy);
+    return NULL;
+}
+
 static const char *first_tool_name(const json_t *list)
 {
     const json_t *call = json_array_get(list, 0);
@@ -45,7 +55,7 @@ static const char *first_tool_name(const json_t *list)
 /* A value given as itself or as its JSON text: *out is a new reference. */
 static loam_status from_text(loam_loader *l, const char *where, json_t *value, json_t **out)
 {
-    json_error_t je;
+    json_error_t je = {0};
     if (!json_is_string(value)) {
         *out = json_incref(value);
         return LOAM_OK;
@@ -54,7 +64,7 @@ static loam_status from_text(loam_loader *l, const char *where, json_t *value, j
                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &je);
     if (*out)
         return LOAM_OK;
-    if (json_error_code(&je) == json_error_out_of_memory)
+    if (loam_data_json_failed(&je))
         return loam_data_no_memory(l);
     return loam_data_refuse(l, "%s is a string that is not JSON: %s (its character %d)", where,
                             je.text, je.column);
@@ -101,8 +111,8 @@ static loam_status normal_call(loam_loader *l, const char *where, json_t *call, 
                                 loam_data_type_name(call));
     json_t *function = json_object_get(call, "function");
     bool is_flat = function == NULL;
-    function = json_copy(is_flat ? call : function);
-    json_t *outer = is_flat ? json_pack("{s:s}", "type", "function") : json_copy(call);
+    function = copy_of(is_flat ? call : function);
+    json_t *outer = is_flat ? json_pack("{s:s}", "type", "function") : copy_of(call);
     loam_status status = LOAM_OK;
     const char *name;
     json_t *arguments = json_object_get(function, "arguments"), *object = NULL;
@@ -259,7 +269,7 @@ static loam_status add_message(loam_loader *l, json_t *messages, json_t *source)
                                 "messages[%zu] has the role '%.60s', expected system, "
                                 "developer, user, assistant or tool",
                                 i, role);
-    json_t *message = json_copy(source);
+    json_t *message = copy_of(source);
     if (!message || json_array_append_new(messages, message) != 0)
         return loam_data_no_memory(l);
     LOAM_TRY(normal_calls(l, i, message));
@@ -278,7 +288,7 @@ static loam_status from_template(loam_loader *l, loam_status status, const loam_
 
 static loam_status variables_of(loam_loader *l, const chat *c, json_t **out)
 {
-    *out = json_copy(l->variables);
+    *out = copy_of(l->variables);
     if (*out && (!c->tools || json_object_set(*out, "tools", c->tools) == 0))
         return LOAM_OK;
     json_decref(*out);
