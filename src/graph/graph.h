@@ -22,7 +22,7 @@ typedef struct loam_plan_memory {
     size_t activation_bytes; /* the arena that holds every planned node, at its peak */
     size_t scratch_bytes;
     size_t weight_bytes; /* leaves that are bound to a map */
-    size_t leaf_bytes;   /* other leaves: parameters, moments, inputs */
+    size_t leaf_bytes;   /* leaves that the plan holds itself: inputs */
 } loam_plan_memory;
 
 typedef struct loam_split {

@@ -243,8 +243,6 @@ static void count_memory(loam_plan *p)
             continue;
         if (n->buffer->is_mapped)
             p->memory.weight_bytes += loam_tensor_bytes(&n->t);
-        else
-            p->memory.leaf_bytes += loam_tensor_bytes(&n->t);
     }
     for (int i = 0; i < p->n_run; i++) {
         loam_device *d = p->devices[p->run[i]->device];

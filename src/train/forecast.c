@@ -46,11 +46,9 @@ static void sum_up(const loam_run *r, loam_forecast *f)
     int64_t n_data = r->data->n_tokens + (r->valid ? r->valid->n_tokens : 0);
     f->adapter_bytes = 2 * n;
     f->optimizer_bytes = 2 * n;
-    /* Beside what plans of batches hold for their leaves: the same of the optimizer's plans (the
-     * norm's, the clearing's and the update's: gradients twice, then factors, gradients and both
-     * moments); tokens and masks; a batch's arrays and losses on the host; factors and moments on
-     * their way to a file. */
-    f->other_bytes += 6 * n + 5 * n_data + f->longest_tokens * 6 * 4 + 3 * n;
+    /* Beside the plans' inputs: tokens and masks; a batch's arrays and losses on the host; factors
+     * and moments on their way to a file. */
+    f->other_bytes += 5 * n_data + f->longest_tokens * 6 * 4 + 3 * n;
     f->total_bytes = f->weight_bytes + f->adapter_bytes + f->optimizer_bytes + f->activation_bytes +
                      f->scratch_bytes + f->other_bytes;
     f->fits = f->total_bytes <= f->free_bytes;

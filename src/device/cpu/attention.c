@@ -289,8 +289,10 @@ static attention plan_backward(cpu_device *d, const loam_node *n)
     a.y = n->src[5]->t.data;
     a.lse = n->src[6]->t.data;
     a.dq = n->t.data;
-    a.dk = a.dq + a.width * a.n_heads * a.n_queries;
-    a.dv = a.dk + a.width * a.n_kv_heads * a.n_keys;
+    if (a.dq) { /* not while scratch is asked for */
+        a.dk = a.dq + a.width * a.n_heads * a.n_queries;
+        a.dv = a.dk + a.width * a.n_kv_heads * a.n_keys;
+    }
     a.delta_bytes = cpu_align((size_t)(a.n_heads * a.n_queries) * sizeof(float));
     a.worker_bytes = cpu_align((size_t)(2 * QUERIES * LDS) * sizeof(float));
     int64_t blocks = cpu_ceil_div(LOAM_MAX(a.n_queries, a.n_keys), BLOCK);

@@ -68,9 +68,12 @@ static inline int64_t cpu_ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* The address of row (i1, i2, i3). */
+/* The address of row (i1, i2, i3); NULL while the tensor has no storage yet, as when scratch is
+ * asked for. */
 static inline char *cpu_row(const loam_tensor *t, int64_t i1, int64_t i2, int64_t i3)
 {
+    if (!t->data)
+        return NULL;
     return (char *)t->data + (size_t)i1 * t->nb[1] + (size_t)i2 * t->nb[2] + (size_t)i3 * t->nb[3];
 }
 

@@ -56,8 +56,9 @@ static loam_status run(cpu_device *d, const loam_node *n, char *scratch, loam_er
 CPU_CLONES
 static void combine(float *da, const float *labels, float share, float scale, int64_t n)
 {
+    /* The difference first: where the two are equal the gradient is exactly zero. */
     for (int64_t i = 0; i < n; i++)
-        da[i] = da[i] * share - labels[i] * scale;
+        da[i] = (da[i] * share - labels[i]) * scale;
 }
 
 /* da = (softmax(a) * sum(b) - b) * dy / rows */
@@ -74,7 +75,7 @@ static void loss_back_row(void *context, int64_t r, int worker)
     float max = cpu_vector_max(logits, width);
     memcpy(da, logits, (size_t)width * sizeof *da);
     double sum = cpu_vector_exp(da, width, 1, max);
-    combine(da, labels, (float)(mass * scale / sum), (float)scale, width);
+    combine(da, labels, (float)(mass / sum), (float)scale, width);
 }
 
 static loam_status run_back(cpu_device *d, const loam_node *n, char *scratch, loam_error *e)
