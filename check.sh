@@ -233,7 +233,7 @@ step_test_release() {
 }
 
 step_test_asan() {
-    export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:check_initialization_order=1
+    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export UBSAN_OPTIONS=print_stacktrace=1
     run_tests asan
 }
