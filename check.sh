@@ -106,7 +106,8 @@ prepare() {
 }
 
 purpose() {
-    echo "$packages" | awk -v name="$1" '$1 == name { $1 = $2 = $3 = $4 = ""; sub(/^ +/, ""); print }'
+    echo "$packages" |
+        awk -v name="$1" '$1 == name { $1 = $2 = $3 = $4 = ""; sub(/^ +/, ""); print }'
 }
 
 # ---- steps ----------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ step_test_release() {
 }
 
 step_test_asan() {
-    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
+    export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
     export UBSAN_OPTIONS=print_stacktrace=1
     run_tests asan
 }
