@@ -88,30 +88,34 @@ static loam_status add_source(char *piece, loam_data_source *out, loam_error *e)
     return resolve(piece, &out->path, e);
 }
 
+/* Cuts `list` at its commas, or not, into sources; *n counts those begun. */
+static loam_status cut(char *list, int n_pieces, loam_data_source *sources, int *n, loam_error *e)
+{
+    char *piece = list;
+    for (int i = 0; i < n_pieces; i++) {
+        char *comma = n_pieces > 1 ? strchr(piece, ',') : NULL;
+        if (comma)
+            *comma = '\0';
+        *n = i + 1;
+        LOAM_TRY(add_source(piece, &sources[i], e));
+        piece = comma ? comma + 1 : piece;
+    }
+    return LOAM_OK;
+}
+
 loam_status loam_data_sources(const char *argument, loam_data_source **out, int *n, loam_error *e)
 {
-    *out = NULL;
     *n = 0;
     int n_pieces = 1;
     bool is_one = exists(argument);
-    for (const char *c = argument; !is_one && *c; c++)
+    for (const char *c = argument; *c && !is_one; c++)
         n_pieces += *c == ',';
-    char *copy = loam_strdup(argument);
-    loam_data_source *sources = loam_alloc((size_t)n_pieces * sizeof *sources);
-    *out = sources;
-    loam_status status = LOAM_OK;
-    if (!copy || !sources)
-        status = loam_fail(e, LOAM_E_MEMORY, "no memory for %d paths", n_pieces);
-    char *piece = copy;
-    for (int i = 0; status == LOAM_OK && i < n_pieces; i++) {
-        char *comma = is_one ? NULL : strchr(piece, ',');
-        if (comma)
-            *comma = '\0';
-        status = add_source(piece, &sources[i], e);
-        *n = i + 1;
-        piece = comma ? comma + 1 : piece;
-    }
-    loam_free(copy);
+    *out = loam_alloc((size_t)n_pieces * sizeof **out);
+    char *list = *out ? loam_strdup(argument) : NULL;
+    if (!list)
+        return loam_fail(e, LOAM_E_MEMORY, "no memory for %d paths", n_pieces);
+    loam_status status = cut(list, n_pieces, *out, n, e);
+    loam_free(list);
     return status;
 }
 

@@ -18,7 +18,7 @@ static double loss_of(const loam_dataset *d, int64_t max_seq_length, int64_t bat
     *n_trained = 0;
     for (int64_t i = 0; i < *n_batches; i++) {
         loam_batch batch;
-        double here;
+        double here = 0;
         if (loam_batches_next(b, &cursor, &batch, &e) != LOAM_OK ||
             loam_stepper_loss(s, &batch, &here, &e) != LOAM_OK)
             fail_msg("%s", e.message);
