@@ -22,8 +22,12 @@
 #define CPU_SANITIZED 1
 #endif
 
-/* Sanitizers instrument the loader's choice before they are ready to run. */
-#if defined(__x86_64__) && defined(__linux__) && !defined(CPU_SANITIZED)
+/* Sanitizers instrument the loader's choice before they are ready to run; clang before 17 does not
+ * link target_clones across files. */
+#if defined(__clang__) && __clang_major__ < 17
+#define CPU_NO_CLONES 1
+#endif
+#if defined(__x86_64__) && defined(__linux__) && !defined(CPU_SANITIZED) && !defined(CPU_NO_CLONES)
 #define CPU_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define CPU_CLONES
