@@ -136,8 +136,12 @@ static void test_buffers(void **state)
     assert_true(b->is_mapped);
     assert_int_equal(d->api->buffer_write(b, 0, out, 1, NULL), LOAM_E_USAGE);
     d->api->buffer_free(b);
-    assert_int_equal(d->api->buffer_alloc(d, SIZE_MAX / 2, &b, NULL), LOAM_E_MEMORY);
-    assert_null(b);
+    for (int n = 0; n < 2; n++) {
+        loam_alloc_fail_after(n);
+        assert_int_equal(d->api->buffer_alloc(d, 64, &b, NULL), LOAM_E_MEMORY);
+        loam_alloc_fail_after(-1);
+        assert_null(b);
+    }
     loam_device_memory memory;
     assert_int_equal(d->api->memory(d, &memory, NULL), LOAM_OK);
     assert_true(memory.free_bytes > 0 && memory.free_bytes <= memory.total_bytes);

@@ -9,7 +9,9 @@
  *   dv += p' dy,  ds = p * (dy v' - delta) * scale,  dk += ds' q,  dq += ds k.
  * Queries and keys are cut into as many blocks each. In one wave block i of the keys meets block
  * (i + wave) of the queries: no two tasks of a wave touch the same part of dq, dk or dv, and every
- * part gathers its sums in an order that the number of threads does not change. */
+ * part gathers its sums in an order that the number of threads does not change.
+ *
+ * Both compute in F32 whatever the device's products do. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/matrix.h"
 #include "device/cpu/simd.h"

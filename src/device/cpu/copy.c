@@ -99,14 +99,9 @@ static void copy_strip(void *context, int64_t i, int worker)
     int64_t n_cols = LOAM_MIN(to->ne[0] - col, STRIP_COLS);
     cpu_matrix from = source_of(c->from, i2, i3);
     if (to->type == LOAM_TYPE_F32) {
-        float *out = (float *)cpu_row(to, row, i2, i3) + col;
-        if (n_rows == 1 || to->nb[1] >= (size_t)n_cols * sizeof(float))
-            cpu_matrix_load(NULL, &from, row, n_rows, col, n_cols, out,
-                            (int64_t)(to->nb[1] / sizeof(float)));
-        else /* rows that lie closer than they are long only overlap in name: one column */
-            for (int64_t r = 0; r < n_rows; r++)
-                cpu_matrix_load(NULL, &from, row + r, 1, col, n_cols,
-                                cpu_row(to, row + r, i2, i3) + (size_t)col * sizeof(float), n_cols);
+        cpu_matrix_load(NULL, &from, row, n_rows, col, n_cols,
+                        (float *)cpu_row(to, row, i2, i3) + col,
+                        (int64_t)(to->nb[1] / sizeof(float)));
         return;
     }
     float *floats = (float *)(c->workers + (size_t)worker * c->worker_bytes);

@@ -166,12 +166,13 @@ static dnnl_status_t make_scratchpad(product *p, const_dnnl_primitive_desc_t pd,
 
 /* ---- open and close ----------------------------------------------------------------------- */
 
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+
 const char *loam_gemm_library(void)
 {
-    static char name[48];
-    const dnnl_version_t *v = dnnl_version();
-    snprintf(name, sizeof name, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);
-    return name;
+    return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(
+        DNNL_VERSION_PATCH);
 }
 
 bool loam_gemm_has_bf16(void)
