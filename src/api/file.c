@@ -215,24 +215,35 @@ static const char *type_name(loam_kv_type type)
     return names[type]; /* the reader has refused every other number */
 }
 
+/* More than what stands for a value's rest takes: a value that fits whole is whole with it. */
+#define REST_BYTES 64
+
+static void put_value(loam_string *s, const loam_kv *kv, size_t limit)
+{
+    loam_string_clear(s);
+    if (kv->type == LOAM_KV_ARRAY)
+        put_array(s, kv, limit);
+    else if (kv->type == LOAM_KV_STRING)
+        put_string(s, kv->strings[0], limit);
+    else
+        put_scalar(s, kv, 0);
+}
+
 loam_status loam_file_key_at(loam_file *f, int64_t i, size_t value_bytes, loam_file_key *out,
                              loam_error *e)
 {
     const loam_kv *kv = loam_gguf_kv_at(f->gguf, i);
+    size_t generous = value_bytes < SIZE_MAX - REST_BYTES ? value_bytes + REST_BYTES : value_bytes;
     loam_string_clear(&f->name);
     loam_string_clear(&f->type);
-    loam_string_clear(&f->value);
     loam_string_append(&f->name, kv->key.data, kv->key.bytes);
-    if (kv->type == LOAM_KV_ARRAY) {
+    if (kv->type == LOAM_KV_ARRAY)
         loam_string_printf(&f->type, "arr[%s]", type_name(kv->element_type));
-        put_array(&f->value, kv, value_bytes);
-    } else {
+    else
         loam_string_puts(&f->type, type_name(kv->type));
-        if (kv->type == LOAM_KV_STRING)
-            put_string(&f->value, kv->strings[0], value_bytes);
-        else
-            put_scalar(&f->value, kv, 0);
-    }
+    put_value(&f->value, kv, generous);
+    if (!f->value.failed && f->value.length_bytes > value_bytes)
+        put_value(&f->value, kv, value_bytes);
     if (f->name.failed || f->type.failed || f->value.failed)
         return loam_fail(e, LOAM_E_MEMORY, "%s: no memory for the value of metadata key %lld",
                          loam_gguf_path(f->gguf), (long long)i);

@@ -163,7 +163,7 @@ static void test_shortened_arrays_count(void **state)
     (void)state;
     loam_file *f = open_sample();
     loam_file_key key = key_of(f, "numbers", 40);
-    assert_string_equal(key.value, "[0, -1, -2, -3, -4, -5, 494 more]...");
+    assert_string_equal(key.value, "[0, -1, -2, -3, -4, -5, -6, 493 more]...");
     assert_true(key.n == N_WORDS);
     loam_file_close(f);
 }
