@@ -354,7 +354,7 @@ static jinja_node *parse_call(jinja_parser *p, jinja_node *callee)
 static bool parse_dotted_name(jinja_parser *p, const char *what, jinja_name *name)
 {
     const jinja_token *t = NULL;
-    if (!jinja_expect_name(p, what, &t))
+    if (!jinja_expect_name(p, what, &t) || !t)
         return false;
     const char *end = t->data + t->bytes;
     const char *begin = t->data;

@@ -138,7 +138,7 @@ static loam_status time_batch(loam_run *r)
     double n_tokens = (double)f->n_tokens;
     if (r->valid) {
         int64_t every = r->o->steps_per_eval;
-        double n_validations = 2 + (every > 0 ? (double)(r->n_steps / every) : 0);
+        double n_validations = 2 + (every > 0 ? (double)r->n_steps / (double)every : 0);
         n_tokens += EVAL_COST * n_validations * (double)r->valid->summary.n_tokens;
     }
     f->seconds = n_tokens / f->tokens_per_s;

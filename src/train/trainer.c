@@ -65,6 +65,7 @@ void loam_run_send(loam_run *r, loam_event_kind kind, const char *text)
     r->event.text = text;
     if (r->on_event && !r->on_event(r->user, &r->event))
         r->stop = true;
+    r->event.text = NULL; /* the caller's, for the call alone */
 }
 
 static void send_splits(loam_run *r, const loam_plan *plan)

@@ -398,7 +398,7 @@ void loam_gemm_bf16(loam_gemm *g, int worker, bool trans_b, int64_t m, int64_t n
     product *p = find_product(s, &key, g->engine, &status);
     if (p)
         status = set_handles(p, a, b, c, s->scratchpad);
-    if (status == dnnl_success) {
+    if (p && status == dnnl_success) {
         dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, p->a},
                                   {DNNL_ARG_WEIGHTS, p->b},
                                   {DNNL_ARG_DST, p->c},
