@@ -253,7 +253,7 @@ static jinja_value *function_strftime_now(jinja_run *run, jinja_value *self, jin
     time_t seconds = (time_t)run->limits->clock_s;
     if (gmtime_r(&seconds, &now) == NULL)
         return jinja_fail(run, LOAM_E_DATA, "the clock's time has no date");
-    LOAM_ASSERT(format && format->as.string.data);
+    LOAM_ASSERT(format);
     size_t mark = jinja_mark(run);
     const char *p = format->as.string.data;
     const char *end = p + format->as.string.bytes;
