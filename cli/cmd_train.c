@@ -115,13 +115,13 @@ static char *with_ending(const char *path, const char *ending)
     const char *name = slash ? slash + 1 : path;
     const char *dot = strrchr(name, '.');
     size_t n = dot && dot > name ? (size_t)(dot - path) : strlen(path);
-    char *out = malloc(n + strlen(ending) + 1);
+    size_t n_bytes = n + strlen(ending) + 1;
+    char *out = malloc(n_bytes);
     if (!out) {
         terminal_warn("no memory");
         exit(EXIT_FAILED);
     }
-    memcpy(out, path, n);
-    memcpy(out + n, ending, strlen(ending) + 1);
+    snprintf(out, n_bytes, "%.*s%s", (int)n, path, ending);
     return out;
 }
 

@@ -109,8 +109,7 @@ static size_t escape_character(const unsigned char *p, size_t n, char out[8], si
     }
     size_t length = character_bytes(p, n);
     if (length == 0) {
-        memcpy(out, "\xEF\xBF\xBD", 3);
-        *n_out = 3;
+        *n_out = (size_t)snprintf(out, 8, "\xEF\xBF\xBD"); /* U+FFFD */
         return 1;
     }
     if (p[0] < 0x20 || p[0] == 0x7F) {
