@@ -20,7 +20,7 @@ cmake            cmake         command:cmake        required  build
 ninja-build      ninja         command:ninja        required  build
 pkg-config       pkgconf       command:pkg-config   required  finds the libraries
 libjansson-dev   jansson       module:jansson       required  JSON: data sets, reports, PEFT files
-libpcre2-dev     pcre2         module:libpcre2-8    required  patterns of the tokenizers
+libpcre2-dev     pcre2         module:libpcre2-8    required  tests: judges the pre-tokenizers
 libyaml-dev      libyaml       module:yaml-0.1      required  configuration files
 libxxhash-dev    xxhash        module:libxxhash     required  hashes of models and data
 libdnnl-dev      -             header:dnnl.h        required  matrix products on the CPU

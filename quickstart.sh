@@ -8,9 +8,9 @@
 set -eu
 cd "$(dirname "$0")"
 
-debian="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libpcre2-dev libyaml-dev
+debian="gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libyaml-dev
     libxxhash-dev libdnnl-dev"
-homebrew="cmake ninja pkgconf jansson pcre2 libyaml xxhash"
+homebrew="cmake ninja pkgconf jansson libyaml xxhash"
 
 model=models/loam-29m-Q4_K_M.gguf
 adapter=build/quickstart/adapter.gguf

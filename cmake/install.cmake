@@ -26,7 +26,7 @@ if(NOT APPLE)
 endif()
 set_target_properties(libloam_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0)
 
-set(LOAM_PC_REQUIRES "jansson libpcre2-8 yaml-0.1 libxxhash")
+set(LOAM_PC_REQUIRES "jansson yaml-0.1 libxxhash")
 set(LOAM_PC_LIBS "")
 if(found STREQUAL onednn)
   set(LOAM_PC_LIBS "-ldnnl")
