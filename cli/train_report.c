@@ -74,7 +74,7 @@ static void show_start(const train_report *r, const loam_event *event)
     terminal_line("%-10s %s", "device", m->device);
     show_data("data", o->data, &event->data);
     if (event->valid.n_examples > 0)
-        show_data("validation", o->valid_data ? o->valid_data : "a share of it", &event->valid);
+        show_data("validation", o->valid_data ? o->valid_data : "the same source", &event->valid);
     terminal_line("%-10s %s%s, %s trained parameters (%s)", "adapter",
                   o->init_adapter ? "from " : "new", o->init_adapter ? o->init_adapter : "",
                   format_count(event->n_trainable).text, format_bytes(event->n_trainable * 4).text);

@@ -136,7 +136,7 @@ typedef struct loam_data_summary {
     int64_t n_trained;  /* tokens whose prediction counts */
     int64_t n_longest;  /* tokens of the longest example */
     int64_t n_bad;      /* lines left out because they could not be used */
-    int64_t n_overlong; /* examples left out, truncated, split, or without a trained token */
+    int64_t n_overlong; /* examples longer than max_seq_length, whatever became of them */
     int64_t n_truncated;
     int64_t n_split;
     int64_t n_untrained;

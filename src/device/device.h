@@ -95,6 +95,17 @@ loam_status loam_buffer_write(loam_buffer *b, size_t offset_bytes, const void *s
 loam_status loam_buffer_read(loam_buffer *b, size_t offset_bytes, void *dst, size_t bytes,
                              loam_error *e);
 
+/* host_buffer.c: the buffer functions of loam_device_api for devices that compute in host memory.
+ * Mapping takes no copy; the map stays read-only by agreement, since no node writes a weight. */
+loam_status loam_host_buffer_alloc(loam_device *d, size_t bytes, loam_buffer **out, loam_error *e);
+loam_status loam_host_buffer_map(loam_device *d, const void *host, size_t bytes, loam_buffer **out,
+                                 loam_error *e);
+void loam_host_buffer_free(loam_buffer *b);
+loam_status loam_host_buffer_write(loam_buffer *b, size_t offset_bytes, const void *src,
+                                   size_t bytes, loam_error *e);
+loam_status loam_host_buffer_read(loam_buffer *b, size_t offset_bytes, void *dst, size_t bytes,
+                                  loam_error *e);
+
 /* Binds a leaf (or any root node) to memory: sets buffer, offset and, for host memory, t.data. */
 void loam_node_bind(loam_node *n, loam_buffer *b, size_t offset_bytes);
 

@@ -2,7 +2,6 @@
  * memory, any float type. Slow on purpose; it is what the others are judged by. */
 #include "device/device.h"
 
-#include <string.h>
 #include <unistd.h>
 
 static void reference_close(loam_device *d)
@@ -24,70 +23,6 @@ static loam_status reference_memory(loam_device *d, loam_device_memory *out, loa
         return loam_fail(e, LOAM_E_DEVICE, "the system does not say how much memory it has");
     out->total_bytes = (size_t)total * (size_t)page;
     out->free_bytes = out->total_bytes; /* an upper bound: nothing is planned by it */
-    return LOAM_OK;
-}
-
-/* ---- buffers ------------------------------------------------------------------------------ */
-
-static loam_status reference_buffer_map(loam_device *d, const void *host, size_t bytes,
-                                        loam_buffer **out, loam_error *e)
-{
-    *out = NULL;
-    loam_buffer *b = loam_alloc(sizeof *b);
-    if (!b)
-        return loam_fail(e, LOAM_E_MEMORY, "no memory for a buffer's description");
-    *b = (loam_buffer){
-        .device = d, .host = (void *)(uintptr_t)host, .bytes = bytes, .is_mapped = true};
-    *out = b;
-    return LOAM_OK;
-}
-
-static loam_status reference_buffer_alloc(loam_device *d, size_t bytes, loam_buffer **out,
-                                          loam_error *e)
-{
-    *out = NULL;
-    void *host = loam_alloc(bytes);
-    if (!host)
-        return loam_fail(e, LOAM_E_MEMORY, "no host memory for a buffer of %zu bytes", bytes);
-    loam_status status = reference_buffer_map(d, host, bytes, out, e);
-    if (status != LOAM_OK)
-        loam_free(host);
-    else
-        (*out)->is_mapped = false;
-    return status;
-}
-
-static void reference_buffer_free(loam_buffer *b)
-{
-    if (!b->is_mapped)
-        loam_free(b->host);
-    loam_free(b);
-}
-
-static loam_status check_range(const loam_buffer *b, size_t offset_bytes, size_t bytes,
-                               const char *what, loam_error *e)
-{
-    if (offset_bytes > b->bytes || bytes > b->bytes - offset_bytes)
-        return loam_fail(e, LOAM_E_USAGE, "%s of %zu bytes at %zu is outside a buffer of %zu", what,
-                         bytes, offset_bytes, b->bytes);
-    return LOAM_OK;
-}
-
-static loam_status reference_buffer_write(loam_buffer *b, size_t offset_bytes, const void *src,
-                                          size_t bytes, loam_error *e)
-{
-    LOAM_TRY(check_range(b, offset_bytes, bytes, "a write", e));
-    if (b->is_mapped)
-        return loam_fail(e, LOAM_E_USAGE, "a write to a mapped buffer, which is read-only");
-    memcpy((char *)b->host + offset_bytes, src, bytes);
-    return LOAM_OK;
-}
-
-static loam_status reference_buffer_read(loam_buffer *b, size_t offset_bytes, void *dst,
-                                         size_t bytes, loam_error *e)
-{
-    LOAM_TRY(check_range(b, offset_bytes, bytes, "a read", e));
-    memcpy(dst, (const char *)b->host + offset_bytes, bytes);
     return LOAM_OK;
 }
 
@@ -144,11 +79,11 @@ static const loam_device_api reference_api = {
     .close = reference_close,
     .description = reference_description,
     .memory = reference_memory,
-    .buffer_alloc = reference_buffer_alloc,
-    .buffer_map = reference_buffer_map,
-    .buffer_free = reference_buffer_free,
-    .buffer_write = reference_buffer_write,
-    .buffer_read = reference_buffer_read,
+    .buffer_alloc = loam_host_buffer_alloc,
+    .buffer_map = loam_host_buffer_map,
+    .buffer_free = loam_host_buffer_free,
+    .buffer_write = loam_host_buffer_write,
+    .buffer_read = loam_host_buffer_read,
     .supports = reference_supports,
     .scratch_bytes = reference_scratch_bytes,
     .run = reference_run,

@@ -118,6 +118,22 @@ static loam_status make_adapter(loam_run *r)
     return loam_stepper_create(r->m, r->lora, &so, &r->stepper, r->e);
 }
 
+/* The validation set: the file named, else a directory's valid.jsonl, else a share of the data. */
+static loam_status load_valid(loam_run *r, const loam_data_options *d)
+{
+    const loam_train_options *o = r->o;
+    if (o->valid_data)
+        return loam_dataset_load(r->m, o->valid_data, d, &r->valid, r->e);
+    loam_string part = {0};
+    loam_status status = loam_dataset_part(o->data, "valid", &part, r->e);
+    if (status == LOAM_OK && part.length_bytes > 0)
+        status = loam_dataset_load(r->m, part.data, d, &r->valid, r->e);
+    else if (status == LOAM_OK && o->valid_share > 0 && r->data->n_examples > 1)
+        status = loam_dataset_split(r->data, o->valid_share, o->seed, &r->valid, r->e);
+    loam_string_free(&part);
+    return status;
+}
+
 static loam_status load_data(loam_run *r)
 {
     const loam_train_options *o = r->o;
@@ -126,10 +142,7 @@ static loam_status load_data(loam_run *r)
         d.max_seq_length = LOAM_MIN((int64_t)2048, r->m->hparams.n_ctx_train);
     r->max_seq_length = d.max_seq_length;
     LOAM_TRY(loam_dataset_load(r->m, o->data, &d, &r->data, r->e));
-    if (o->valid_data)
-        LOAM_TRY(loam_dataset_load(r->m, o->valid_data, &d, &r->valid, r->e));
-    else if (o->valid_share > 0 && r->data->n_examples > 1)
-        LOAM_TRY(loam_dataset_split(r->data, o->valid_share, o->seed, &r->valid, r->e));
+    LOAM_TRY(load_valid(r, &d));
     LOAM_TRY(loam_batches_create(r->data, d.max_seq_length, o->batch_size, true, o->seed,
                                  &r->batches, r->e));
     if (r->valid)

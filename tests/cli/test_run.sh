@@ -30,6 +30,14 @@ check "the end comes last" [ "$(tail -n 1 "$dir/events")" = end ]
 check "the end says ok" [ "$(tail -n 1 "$dir/out" | "$JSON_LINES" status)" = ok ]
 check "the same seed gives the same adapter" cmp -s "$dir/a.gguf" "$dir/b.gguf"
 
+mkdir "$dir/set"
+head -n 30 "$valid_data" >"$dir/set/train.jsonl"
+tail -n 9 "$valid_data" >"$dir/set/valid.jsonl"
+capture "$LOAM" train "$model" --data "$dir/set" --max-seq-length 128 --rank 4 --iters 1 \
+    --grad-accumulation-steps 1 -o "$dir/d.gguf"
+check "a directory's train.jsonl is trained on" grep -q '^data .* 30 examples' "$dir/out"
+check "a directory's valid.jsonl validates" grep -q '^validation .* 9 examples' "$dir/out"
+
 train -o "$dir/q.gguf" --iters 1 --quiet
 check "--quiet succeeds" [ "$rc" -eq 0 ]
 check "--quiet prints nothing" [ ! -s "$dir/out" ]

@@ -5,8 +5,6 @@
  * kernel; what is fast is what the training graphs of the model architectures need. */
 #include "device/cpu/cpu.h"
 
-#include <string.h>
-
 /* A tile of decoded weights is sized for a core's L2 cache; this only bounds it from above. */
 #define DEFAULT_DECODE_SCRATCH ((size_t)64 << 20)
 
@@ -42,78 +40,6 @@ static loam_status cpu_memory(loam_device *d, loam_device_memory *out, loam_erro
     loam_cpu_memory(out);
     if (out->total_bytes == 0)
         return loam_fail(e, LOAM_E_DEVICE, "the system does not say how much memory it has");
-    return LOAM_OK;
-}
-
-/* ---- buffers ------------------------------------------------------------------------------ */
-
-static loam_status new_buffer(loam_device *d, void *host, size_t bytes, bool is_mapped,
-                              loam_buffer **out, loam_error *e)
-{
-    loam_buffer *b = loam_alloc(sizeof *b);
-    if (!b)
-        return loam_fail(e, LOAM_E_MEMORY, "no memory for a buffer's description");
-    *b = (loam_buffer){.device = d, .host = host, .bytes = bytes, .is_mapped = is_mapped};
-    *out = b;
-    return LOAM_OK;
-}
-
-static loam_status cpu_buffer_alloc(loam_device *d, size_t bytes, loam_buffer **out, loam_error *e)
-{
-    *out = NULL;
-    void *host = loam_alloc(bytes);
-    if (!host)
-        return loam_fail(e, LOAM_E_MEMORY,
-                         "no host memory for a buffer of %zu bytes; use a shorter sequence, a "
-                         "smaller batch or gradient checkpointing",
-                         bytes);
-    loam_status status = new_buffer(d, host, bytes, false, out, e);
-    if (status != LOAM_OK)
-        loam_free(host);
-    return status;
-}
-
-static loam_status cpu_buffer_map(loam_device *d, const void *host, size_t bytes, loam_buffer **out,
-                                  loam_error *e)
-{
-    *out = NULL;
-    /* The map stays read-only by agreement: weights are leaves that no node writes. */
-    return new_buffer(d, (void *)(uintptr_t)host, bytes, true, out, e);
-}
-
-static void cpu_buffer_free(loam_buffer *b)
-{
-    if (!b->is_mapped)
-        loam_free(b->host);
-    loam_free(b);
-}
-
-static loam_status check_range(const loam_buffer *b, size_t offset_bytes, size_t bytes,
-                               const char *what, loam_error *e)
-{
-    if (offset_bytes > b->bytes || bytes > b->bytes - offset_bytes)
-        return loam_fail(e, LOAM_E_USAGE, "%s of %zu bytes at %zu is outside a buffer of %zu", what,
-                         bytes, offset_bytes, b->bytes);
-    return LOAM_OK;
-}
-
-static loam_status cpu_buffer_write(loam_buffer *b, size_t offset_bytes, const void *src,
-                                    size_t bytes, loam_error *e)
-{
-    LOAM_TRY(check_range(b, offset_bytes, bytes, "a write", e));
-    if (b->is_mapped)
-        return loam_fail(e, LOAM_E_USAGE, "a write to a mapped buffer, which is read-only");
-    if (bytes > 0)
-        memcpy((char *)b->host + offset_bytes, src, bytes);
-    return LOAM_OK;
-}
-
-static loam_status cpu_buffer_read(loam_buffer *b, size_t offset_bytes, void *dst, size_t bytes,
-                                   loam_error *e)
-{
-    LOAM_TRY(check_range(b, offset_bytes, bytes, "a read", e));
-    if (bytes > 0)
-        memcpy(dst, (const char *)b->host + offset_bytes, bytes);
     return LOAM_OK;
 }
 
@@ -216,11 +142,11 @@ static const loam_device_api cpu_api = {
     .close = cpu_close,
     .description = cpu_description,
     .memory = cpu_memory,
-    .buffer_alloc = cpu_buffer_alloc,
-    .buffer_map = cpu_buffer_map,
-    .buffer_free = cpu_buffer_free,
-    .buffer_write = cpu_buffer_write,
-    .buffer_read = cpu_buffer_read,
+    .buffer_alloc = loam_host_buffer_alloc,
+    .buffer_map = loam_host_buffer_map,
+    .buffer_free = loam_host_buffer_free,
+    .buffer_write = loam_host_buffer_write,
+    .buffer_read = loam_host_buffer_read,
     .supports = cpu_supports,
     .scratch_bytes = cpu_scratch_bytes,
     .run = cpu_run,
