@@ -182,9 +182,7 @@ static int train(const training *t, const char *model_path)
                              .compute = (loam_compute)s->common.compute};
     loam_error e = {0};
     loam_train_result result = {0};
-    terminal_block_signals(true); /* of the threads that compute */
     loam_status status = loam_model_open(model_path, &mo, &model, &e);
-    terminal_block_signals(false);
     if (status != LOAM_OK)
         return finish(t, &result, status, &e);
     training running = *t;

@@ -178,24 +178,10 @@ static void on_signal(int number)
 
 void terminal_catch_signals(void)
 {
-    /* Generated code of matrix products may have its stack pointer in the heap: the handler needs
-     * a stack of its own. */
-    static char stack[1 << 17];
-    stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
-    sigaltstack(&own, NULL);
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-}
-
-void terminal_block_signals(bool block)
-{
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    pthread_sigmask(block ? SIG_BLOCK : SIG_UNBLOCK, &signals, NULL);
 }
 
 int terminal_signal(void)

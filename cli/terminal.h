@@ -45,9 +45,7 @@ const char *terminal_style(style s);
 /* From now on the first SIGINT or SIGTERM only asks to stop (and says so on stderr); the second
  * ends the process at once. */
 void terminal_catch_signals(void);
-/* Threads that are made while they are blocked never take these signals: the first thread does,
- * which has a stack for them. */
-void terminal_block_signals(bool block);
+
 /* The signal that asked to stop, or 0. */
 int terminal_signal(void);
 

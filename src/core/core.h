@@ -5,6 +5,7 @@
 
 #include "loam.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -87,6 +88,11 @@ int loam_pool_size(const loam_pool *p);
 void loam_pool_run(loam_pool *p, int64_t n_tasks, loam_task task, void *context);
 void loam_pool_free(loam_pool *p);
 int loam_cpu_count(void);
+
+/* Holds back all signals of the calling thread but its own faults, until released with the mask
+ * that was in force before. Around computing that a signal handler must not interrupt. */
+void loam_signals_hold(sigset_t *before);
+void loam_signals_release(const sigset_t *before);
 
 /* ---- random numbers (rng.c) --------------------------------------------------------------- */
 

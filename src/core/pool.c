@@ -112,18 +112,43 @@ static void publish(loam_pool *p)
     pthread_mutex_unlock(&p->lock);
 }
 
+void loam_signals_hold(sigset_t *before)
+{
+    sigset_t held;
+    sigfillset(&held);
+    sigdelset(&held, SIGSEGV);
+    sigdelset(&held, SIGBUS);
+    sigdelset(&held, SIGFPE);
+    sigdelset(&held, SIGILL);
+    sigdelset(&held, SIGABRT);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+void loam_signals_release(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+/* Workers inherit the mask of the thread that starts them, and take no signals: those are the
+ * program's, and a handler on a thread that computes can meet a library that has moved the stack
+ * pointer (oneDNN 2.6's sgemm does). Faults of the thread itself still arrive. */
 static loam_status start_workers(loam_pool *p, int n_workers, loam_error *e)
 {
-    for (int i = 0; i < n_workers; i++) {
+    sigset_t before;
+    loam_signals_hold(&before);
+    loam_status status = LOAM_OK;
+    for (int i = 0; i < n_workers && status == LOAM_OK; i++) {
         p->workers[i] = (worker){.pool = p, .number = i + 1};
         int code = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
         if (code != 0)
-            return loam_fail(e, LOAM_E_MEMORY,
-                             "could not start thread %d of %d: %s; use fewer threads", i + 2,
-                             n_workers + 1, strerror(code));
-        p->n_workers = i + 1;
+            status = loam_fail(e, LOAM_E_MEMORY,
+                               "could not start thread %d of %d: %s; use fewer threads", i + 2,
+                               n_workers + 1, strerror(code));
+        else
+            p->n_workers = i + 1;
     }
-    return LOAM_OK;
+    loam_signals_release(&before);
+    return status;
 }
 
 loam_status loam_pool_create(int n_threads, loam_pool **out, loam_error *e)

@@ -119,9 +119,16 @@ static loam_status cpu_run(loam_device *device, loam_node *const *nodes, int n_n
                            loam_buffer *scratch, loam_error *e)
 {
     cpu_device *d = cpu_of(device);
-    for (int i = 0; i < n_nodes; i++)
-        LOAM_TRY(run_node(d, nodes[i], scratch, e));
-    return LOAM_OK;
+    loam_status status = LOAM_OK;
+    for (int i = 0; i < n_nodes && status == LOAM_OK; i++) {
+        /* A handler that ran inside oneDNN's sgemm would overwrite its work area, which that uses
+         * as a stack. Node by node, so that a signal waits for milliseconds. */
+        sigset_t before;
+        loam_signals_hold(&before);
+        status = run_node(d, nodes[i], scratch, e);
+        loam_signals_release(&before);
+    }
+    return status;
 }
 
 static loam_status cpu_synchronize(loam_device *d, loam_error *e)
