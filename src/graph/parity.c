@@ -152,8 +152,7 @@ static void count_work(const parity_run *r, loam_parity_case *out)
 {
     for (int i = 0; i < r->n_nodes; i++) {
         const loam_node *n = r->nodes[i];
-        const loam_op_def *def = loam_op_get(n->op);
-        out->flops += def->flops ? def->flops(n) : (double)loam_tensor_ne(&n->t);
+        out->flops += loam_op_flops(n);
         out->bytes += (double)loam_tensor_bytes(&n->t);
         if (n->aux)
             out->bytes += (double)loam_tensor_bytes(&n->aux->t);

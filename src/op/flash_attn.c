@@ -418,11 +418,33 @@ static void flash_attn_back_cases(loam_case_list *list)
     add_attention_cases(list, LOAM_OP_FLASH_ATTN_BACK);
 }
 
+/* Every pair of a query and a key, as if each saw all: causal ranges need about half of it. */
+static double pair_flops(const loam_tensor *q, const loam_tensor *k, int64_t width)
+{
+    return 2.0 * (double)width * (double)q->ne[1] * (double)q->ne[2] * (double)k->ne[2];
+}
+
+/* q k and p v. */
+static double flash_attn_ext_flops(const loam_node *n)
+{
+    const loam_tensor *q = &n->src[0]->t;
+    return pair_flops(q, &n->src[1]->t, q->ne[0] + n->src[2]->t.ne[0]);
+}
+
+/* q k again, dy v, and the products for dq, dk and dv. */
+static double flash_attn_back_flops(const loam_node *n)
+{
+    const loam_tensor *q = &n->src[1]->t;
+    return pair_flops(q, &n->src[2]->t, 3 * q->ne[0] + 2 * n->src[3]->t.ne[0]);
+}
+
 const loam_op_def loam_op_flash_attn_ext = {.name = "FLASH_ATTN_EXT",
                                             .reference = flash_attn_ext_reference,
                                             .backward = flash_attn_ext_backward,
-                                            .cases = flash_attn_ext_cases};
+                                            .cases = flash_attn_ext_cases,
+                                            .flops = flash_attn_ext_flops};
 
 const loam_op_def loam_op_flash_attn_back = {.name = "FLASH_ATTN_BACK",
                                              .reference = flash_attn_back_reference,
-                                             .cases = flash_attn_back_cases};
+                                             .cases = flash_attn_back_cases,
+                                             .flops = flash_attn_back_flops};

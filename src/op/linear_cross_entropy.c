@@ -219,7 +219,15 @@ static void linear_cross_entropy_cases(loam_case_list *list)
     }
 }
 
+/* The logits, and where the gradient is made its product too, as if no token were masked. */
+static double linear_cross_entropy_flops(const loam_node *n)
+{
+    const loam_tensor *w = &n->src[0]->t;
+    return (n->aux ? 4.0 : 2.0) * (double)w->ne[0] * (double)w->ne[1] * (double)n->t.ne[0];
+}
+
 const loam_op_def loam_op_linear_cross_entropy = {.name = "LINEAR_CROSS_ENTROPY",
                                                   .reference = linear_cross_entropy_reference,
                                                   .backward = linear_cross_entropy_backward,
-                                                  .cases = linear_cross_entropy_cases};
+                                                  .cases = linear_cross_entropy_cases,
+                                                  .flops = linear_cross_entropy_flops};

@@ -112,7 +112,14 @@ static void mul_mat_cases(loam_case_list *list)
     loam_product_case(&p, LOAM_TYPE_Q6_K, (loam_product_shape){.m = 151936, .n = 4, .k = 256});
 }
 
+/* A multiplication and an addition for each k of each element. */
+static double mul_mat_flops(const loam_node *n)
+{
+    return 2.0 * (double)n->src[0]->t.ne[0] * (double)loam_tensor_ne(&n->t);
+}
+
 const loam_op_def loam_op_mul_mat = {.name = "MUL_MAT",
                                      .reference = mul_mat_reference,
                                      .backward = mul_mat_backward,
-                                     .cases = mul_mat_cases};
+                                     .cases = mul_mat_cases,
+                                     .flops = mul_mat_flops};

@@ -21,6 +21,12 @@ const loam_op_def *loam_op_get(loam_op op)
     return table[op];
 }
 
+double loam_op_flops(const loam_node *n)
+{
+    const loam_op_def *def = loam_op_get(n->op);
+    return def->flops ? def->flops(n) : (double)loam_tensor_ne(&n->t);
+}
+
 loam_op loam_op_from_name(const char *name)
 {
     for (int i = 0; i < LOAM_OP_COUNT; i++)

@@ -179,6 +179,8 @@ typedef struct loam_op_def {
 } loam_op_def;
 
 const loam_op_def *loam_op_get(loam_op op);
+/* Floating-point operations of one run of n, from the shapes. */
+double loam_op_flops(const loam_node *n);
 /* LOAM_OP_COUNT where no op has that name. */
 loam_op loam_op_from_name(const char *name);
 

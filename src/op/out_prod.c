@@ -179,7 +179,14 @@ static void out_prod_cases(loam_case_list *list)
                 (loam_product_shape){.m = 256, .n = 16, .k = 600000, .transposed = transposed});
 }
 
+/* A multiplication and an addition for each k of each element. */
+static double out_prod_flops(const loam_node *n)
+{
+    return 2.0 * (double)n->src[0]->t.ne[1] * (double)loam_tensor_ne(&n->t);
+}
+
 const loam_op_def loam_op_out_prod = {.name = "OUT_PROD",
                                       .reference = out_prod_reference,
                                       .backward = out_prod_backward,
-                                      .cases = out_prod_cases};
+                                      .cases = out_prod_cases,
+                                      .flops = out_prod_flops};

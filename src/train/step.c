@@ -221,7 +221,7 @@ loam_status loam_stepper_profile(loam_stepper *s, const loam_batch *b, double ms
     for (int i = 0; i < loam_plan_n_nodes(g->plan); i++) {
         const loam_node *n = loam_plan_node_at(g->plan, i);
         if (n->op == LOAM_OP_MUL_MAT || n->op == LOAM_OP_OUT_PROD)
-            *flops += loam_op_get(n->op)->flops(n);
+            *flops += loam_op_flops(n);
     }
     return LOAM_OK;
 }
