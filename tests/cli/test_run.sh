@@ -173,4 +173,12 @@ if [ -e /dev/full ]; then
     check "and is named" grep -q "standard output" "$dir/err"
 fi
 
+# ---- speed ----------------------------------------------------------------------------------
+
+capture "$LOAM" bench "$model" --seconds 0.05 --seq-length 64 --json
+check "bench succeeds" [ "$rc" -eq 0 ]
+check "bench measures both" grep -q '"train_tokens_per_s": *[1-9]' "$dir/out"
+capture "$LOAM" bench "$model" --seq-length 999999
+check "bench refuses more tokens than the model takes" grep -q 'takes 2 to 1024 tokens' "$dir/err"
+
 finish
