@@ -52,8 +52,11 @@ void loam_file_info_get(const loam_file *f, loam_file_info *out)
     };
     for (int64_t i = 0; i < out->n_tensors; i++) {
         const loam_gguf_tensor *t = loam_gguf_tensor_at(g, i);
-        out->n_elements += loam_tensor_ne(&t->t);
-        out->data_bytes += (int64_t)t->bytes;
+        /* A file that holds no data may claim more than a sum can hold. */
+        if (__builtin_add_overflow(out->n_elements, loam_tensor_ne(&t->t), &out->n_elements))
+            out->n_elements = INT64_MAX;
+        if (__builtin_add_overflow(out->data_bytes, (int64_t)t->bytes, &out->data_bytes))
+            out->data_bytes = INT64_MAX;
     }
 }
 

@@ -34,6 +34,13 @@ static loam_status render(generation *x, const loam_slice *source, json_t *varia
     return status;
 }
 
+/* False where the text is not UTF-8, or memory ran out. */
+static bool append_message(json_t *messages, const char *role, const char *text)
+{
+    json_t *message = json_pack("{s:s, s:s}", "role", role, "content", text);
+    return json_array_append_new(messages, message) == 0;
+}
+
 static json_t *chat_variables(const generation *x)
 {
     const loam_tokenizer *t = x->m->base->tokenizer;
@@ -43,11 +50,12 @@ static json_t *chat_variables(const generation *x)
     if (loam_tokenizer_eos(t) >= 0)
         loam_token_piece(t, loam_tokenizer_eos(t), true, &eos);
     json_t *messages = json_array();
-    if (x->o->system)
-        json_array_append_new(messages,
-                              json_pack("{s:s, s:s}", "role", "system", "content", x->o->system));
-    json_array_append_new(messages,
-                          json_pack("{s:s, s:s}", "role", "user", "content", x->o->prompt));
+    bool failed = x->o->system && !append_message(messages, "system", x->o->system);
+    failed = failed || !append_message(messages, "user", x->o->prompt);
+    if (failed) {
+        json_decref(messages);
+        messages = NULL; /* json_pack then fails too */
+    }
     json_t *v =
         json_pack("{s:o, s:b, s:s, s:s}", "messages", messages, "add_generation_prompt", 1,
                   "bos_token", bos.data ? bos.data : "", "eos_token", eos.data ? eos.data : "");
@@ -83,7 +91,9 @@ static loam_status make_prompt(generation *x, loam_error *e)
     if (is_chat) {
         json_t *variables = chat_variables(x);
         loam_status status = variables ? render(x, &source, variables, e)
-                                       : loam_fail(e, LOAM_E_DATA, "the prompt is not valid UTF-8");
+                                       : loam_fail(e, LOAM_E_DATA,
+                                                   "the prompt or the system turn is not valid "
+                                                   "UTF-8, as a chat template needs it");
         json_decref(variables);
         LOAM_TRY(status);
     } else {
@@ -137,7 +147,8 @@ static loam_status loop(generation *x, loam_error *e)
     x->result.prompt_ms = prompt_ms - began_ms;
     int64_t room = loam_context_n_ctx(x->context) - x->tokens.n;
     int64_t most = x->o->max_tokens > 0 ? LOAM_MIN(x->o->max_tokens, room) : room;
-    for (int64_t i = 0; i < most; i++) {
+    bool go_on = true;
+    for (int64_t i = 0; i < most && go_on; i++) {
         int32_t id = loam_sample(&sampling, logits, m->hparams.n_vocab, x->scratch, &x->rng);
         x->result.ended = loam_token_is_eog(m->tokenizer, id);
         if (x->result.ended)
@@ -146,18 +157,21 @@ static loam_status loop(generation *x, loam_error *e)
         loam_token_piece(m->tokenizer, id, false, &x->pending);
         if (x->pending.failed)
             return loam_fail(e, LOAM_E_MEMORY, "no memory for generated text");
-        if (!give(x, false))
-            break;
-        if (i + 1 < most)
+        go_on = give(x, false);
+        if (go_on && i + 1 < most)
             LOAM_TRY(loam_context_decode(x->context, &id, 1, &logits, e));
     }
-    give(x, true);
+    if (go_on)
+        give(x, true);
     x->result.generate_ms = loam_now_ms() - prompt_ms;
     return LOAM_OK;
 }
 
-static loam_status check_options(const loam_generate_options *o, loam_error *e)
+static loam_status check_options(const loam_generate_options *o, int64_t n_ctx_train, loam_error *e)
 {
+    if (o->n_ctx > n_ctx_train)
+        return loam_fail(e, LOAM_E_USAGE, "--ctx %lld: this model was made for at most %lld tokens",
+                         (long long)o->n_ctx, (long long)n_ctx_train);
     if (!o->prompt)
         return loam_fail(e, LOAM_E_USAGE, "-p PROMPT is missing");
     if (!(o->temperature >= 0) || !(o->top_p > 0 && o->top_p <= 1) ||
@@ -172,14 +186,15 @@ static loam_status check_options(const loam_generate_options *o, loam_error *e)
  * context of a large model would not fit many machines. */
 static int64_t context_tokens(const generation *x)
 {
+    int64_t n_ctx_train = x->m->base->hparams.n_ctx_train;
     int64_t n_new = x->o->max_tokens > 0 ? x->o->max_tokens : 4096;
-    int64_t n_ctx = x->o->n_ctx > 0 ? x->o->n_ctx : x->tokens.n + n_new;
-    return LOAM_MIN(n_ctx, x->m->base->hparams.n_ctx_train);
+    int64_t n_ctx = x->tokens.n + LOAM_MIN(n_new, n_ctx_train);
+    return x->o->n_ctx > 0 ? x->o->n_ctx : LOAM_MIN(n_ctx, n_ctx_train);
 }
 
 static loam_status generate(generation *x, loam_adapter *a, loam_error *e)
 {
-    LOAM_TRY(check_options(x->o, e));
+    LOAM_TRY(check_options(x->o, x->m->base->hparams.n_ctx_train, e));
     LOAM_TRY(make_prompt(x, e));
     x->scratch = loam_alloc(loam_sample_scratch_bytes(x->m->base->hparams.n_vocab));
     if (!x->scratch)

@@ -347,6 +347,8 @@ static loam_status grow(loam_workspace *w, loam_buffer **buffer, loam_device *d,
 {
     if (*buffer && (*buffer)->bytes >= bytes)
         return LOAM_OK;
+    /* The old one goes first: both together may not fit. Plans that were bound to it see the new
+     * generation, and loam_plan_run refuses while there is none. */
     loam_buffer_free(*buffer);
     *buffer = NULL;
     w->generation++;
@@ -387,11 +389,20 @@ loam_status loam_plan_prepare(loam_plan *p, loam_workspace *w, loam_error *e)
     return LOAM_OK;
 }
 
-loam_status loam_plan_run(loam_plan *p, loam_error *e)
+/* Another plan may have replaced the workspace's buffers since this one was bound. */
+static loam_status rebind(loam_plan *p, loam_error *e)
 {
     LOAM_ASSERT(p->workspace);
+    if (!p->workspace->values || !p->workspace->scratch)
+        return loam_fail(e, LOAM_E_MEMORY, "the memory of the graph's values could not be had");
     if (p->bound_generation != p->workspace->generation)
         bind_nodes(p);
+    return LOAM_OK;
+}
+
+loam_status loam_plan_run(loam_plan *p, loam_error *e)
+{
+    LOAM_TRY(rebind(p, e));
     for (int i = 0; i < p->n_splits; i++) {
         const loam_split *s = &p->splits[i];
         loam_device *d = p->devices[s->device];
@@ -403,9 +414,7 @@ loam_status loam_plan_run(loam_plan *p, loam_error *e)
 
 loam_status loam_plan_run_profiled(loam_plan *p, double ms[LOAM_OP_COUNT], loam_error *e)
 {
-    LOAM_ASSERT(p->workspace);
-    if (p->bound_generation != p->workspace->generation)
-        bind_nodes(p);
+    LOAM_TRY(rebind(p, e));
     for (int i = 0; i < p->n_run; i++) {
         loam_device *d = p->devices[p->run[i]->device];
         double began_ms = loam_now_ms();

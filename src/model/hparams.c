@@ -127,7 +127,10 @@ static loam_status read_rope(const reader *r, loam_hparams *h)
     if (!is_yarn && !is_linear && !is_none)
         return loam_fail(r->e, LOAM_E_UNSUPPORTED,
                          "%s: RoPE scaling '%.*s' is unknown to Loam (none, linear, yarn are not)",
-                         loam_gguf_path(r->g), (int)type.bytes, type.data);
+                         loam_gguf_path(r->g), (int)LOAM_MIN(type.bytes, (size_t)100), type.data);
+    if (factor < 0 || (factor > 0 && !isfinite(1.0f / factor)) || !(p->attn_factor > 0))
+        return loam_fail(r->e, LOAM_E_FORMAT, "%s: RoPE scaling by %g, attention factor %g",
+                         loam_gguf_path(r->g), (double)factor, (double)p->attn_factor);
     if (factor > 0 && !is_none)
         p->freq_scale = 1.0f / factor;
     if (is_yarn)

@@ -15,7 +15,7 @@ static loam_status expect_string(const loam_gguf *g, const char *key, const char
     LOAM_TRY(loam_kv_string(g, key, true, &s, e));
     if (s.bytes != strlen(expected) || memcmp(s.data, expected, s.bytes) != 0)
         return loam_fail(e, LOAM_E_FORMAT, "%s: '%s' is '%.*s', expected '%s'", loam_gguf_path(g),
-                         key, (int)s.bytes, s.data, expected);
+                         key, (int)LOAM_MIN(s.bytes, (size_t)100), s.data, expected);
     return LOAM_OK;
 }
 
@@ -54,7 +54,7 @@ static loam_status check_pair(const loam_base *m, const loam_gguf *g, const char
                          "%s: adapts '%s'; Loam applies adapters to block linears only", path,
                          base);
     if (a->t.ne[0] != w->t.ne[0] || b->t.ne[1] != w->t.ne[1] || a->t.ne[1] != b->t.ne[0] ||
-        a->n_dims > 2 || b->n_dims > 2)
+        a->t.ne[1] < 1 || a->n_dims > 2 || b->n_dims > 2)
         return loam_fail(e, LOAM_E_FORMAT,
                          "%s: factors [%lld, %lld] and [%lld, %lld] do not fit '%s' [%lld, %lld]: "
                          "the adapter was made for another model, or its factors are transposed",
@@ -123,6 +123,9 @@ static loam_status load(const loam_base *m, const loam_gguf *g, float scale, loa
     LOAM_TRY(expect_string(g, "adapter.type", "lora", e));
     LOAM_TRY(expect_string(g, "general.architecture", loam_base_arch_name(m), e));
     LOAM_TRY(loam_kv_f32(g, "adapter.lora.alpha", true, &l->alpha, e));
+    if (!isfinite(l->alpha))
+        return loam_fail(e, LOAM_E_FORMAT, "%s: 'adapter.lora.alpha' is not a finite number",
+                         loam_gguf_path(g));
     l->pairs = loam_alloc((size_t)LOAM_MAX(loam_gguf_n_tensors(g), 1) * sizeof *l->pairs);
     if (!l->pairs)
         return loam_fail(e, LOAM_E_MEMORY, "%s: no memory for the adapter", loam_gguf_path(g));

@@ -25,7 +25,8 @@ static loam_status find_arch(loam_base *m, loam_error *e)
     if (type.bytes != 5 || memcmp(type.data, "model", 5) != 0)
         return loam_fail(e, LOAM_E_UNSUPPORTED,
                          "%s: general.type is '%.*s', expected a model: an adapter goes to --lora",
-                         loam_gguf_path(m->gguf), (int)type.bytes, type.data);
+                         loam_gguf_path(m->gguf), (int)LOAM_MIN(type.bytes, (size_t)100),
+                         type.data);
     LOAM_TRY(loam_kv_string(m->gguf, "general.architecture", true, &name, e));
     for (int i = 0; i < LOAM_COUNT(archs); i++)
         if (strlen(archs[i]->name) == name.bytes &&
@@ -38,9 +39,9 @@ static loam_status find_arch(loam_base *m, loam_error *e)
         size_t at = strlen(known);
         snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", archs[i]->name);
     }
-    return loam_fail(e, LOAM_E_UNSUPPORTED,
-                     "%s: architecture '%.*s' is unknown; this version trains %s",
-                     loam_gguf_path(m->gguf), (int)name.bytes, name.data, known);
+    return loam_fail(
+        e, LOAM_E_UNSUPPORTED, "%s: architecture '%.*s' is unknown; this version trains %s",
+        loam_gguf_path(m->gguf), (int)LOAM_MIN(name.bytes, (size_t)100), name.data, known);
 }
 
 static loam_status read_name(loam_base *m, loam_error *e)

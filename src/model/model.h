@@ -66,7 +66,7 @@ typedef struct loam_lora_pair {
 } loam_lora_pair;
 
 typedef struct loam_lora {
-    loam_lora_pair *pairs; /* in the order of the model's layers */
+    loam_lora_pair *pairs; /* in the order of the layers; of a loaded one, in the file's */
     int n_pairs;
     int64_t n_elements;   /* of all factors */
     int64_t n_a_elements; /* where the B factors begin */
@@ -122,7 +122,7 @@ loam_status loam_kv_cache_create(const loam_base *m, int64_t n_ctx, loam_kv_cach
                                  loam_error *e);
 void loam_kv_cache_free(loam_kv_cache *c);
 
-/* What a graph of the model is built from. The inputs are made by loam_build_inputs. */
+/* What a graph of the model is built from. The inputs are made by loam_build_begin. */
 typedef struct loam_build {
     loam_graph *g;
     const loam_base *m;

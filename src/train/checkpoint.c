@@ -75,6 +75,7 @@ static uint64_t layout_hash(const loam_lora *l)
         int64_t sizes[] = {p->n_in, p->n_out, p->rank};
         hash = loam_hash(p->target, strlen(p->target), hash);
         hash = loam_hash(sizes, sizeof sizes, hash);
+        hash = loam_hash(&p->scale, sizeof p->scale, hash);
     }
     return hash;
 }

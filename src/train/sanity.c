@@ -57,7 +57,9 @@ static loam_status check_loss(loam_run *r)
         return LOAM_OK;
     }
     double first = r->first_losses / (double)r->n_first;
-    double limit = LOAM_MIN(HIGH_FACTOR * first, first + HIGH_NATS);
+    /* A run that begins on easy examples, or from a fitted adapter, may rise by a nat and be well.
+     */
+    double limit = LOAM_MAX(LOAM_MIN(HIGH_FACTOR * first, first + HIGH_NATS), first + 1);
     r->n_high = r->smoothed_loss > limit ? r->n_high + 1 : 0;
     if (r->n_high < MAX_HIGH_IN_A_ROW)
         return LOAM_OK;

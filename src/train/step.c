@@ -168,6 +168,13 @@ loam_status loam_stepper_plan(loam_stepper *s, int64_t n_tokens, bool train, con
     return LOAM_OK;
 }
 
+loam_status loam_stepper_reserve(loam_stepper *s, int64_t n_tokens, loam_error *e)
+{
+    batch_graph *b;
+    LOAM_TRY(ready(s, n_tokens, true, &b, e));
+    return loam_plan_prepare(b->plan, s->workspace, e);
+}
+
 static loam_status write_batch(loam_stepper *s, batch_graph *g, const loam_batch *b, loam_error *e)
 {
     size_t n = (size_t)b->n_tokens;
@@ -300,6 +307,19 @@ static loam_status build_update(loam_stepper *s, loam_error *e)
     return finish(s, &s->update, update_part(s, n_a, n, &s->hyper[1]), e);
 }
 
+/* Builds a graph where it is not there; one that failed half-way is forgotten. */
+static loam_status small_graph_ready(loam_stepper *s, small_graph *small,
+                                     loam_status (*build_it)(loam_stepper *s, loam_error *e),
+                                     loam_error *e)
+{
+    if (small->plan)
+        return LOAM_OK;
+    loam_status status = build_it(s, e);
+    if (status != LOAM_OK)
+        small_graph_free(small);
+    return status;
+}
+
 /* The optimizer's memory and graphs, once. */
 static loam_status optimizer_ready(loam_stepper *s, loam_error *e)
 {
@@ -308,13 +328,9 @@ static loam_status optimizer_ready(loam_stepper *s, loam_error *e)
         LOAM_TRY(loam_buffer_alloc(s->m->device, 2 * (size_t)s->l->n_elements * sizeof(float),
                                    &s->moments, e));
     }
-    if (!s->norm.plan)
-        LOAM_TRY(build_norm(s, e));
-    if (!s->clear.plan)
-        LOAM_TRY(build_clear(s, e));
-    if (!s->update.plan)
-        LOAM_TRY(build_update(s, e));
-    return LOAM_OK;
+    LOAM_TRY(small_graph_ready(s, &s->norm, build_norm, e));
+    LOAM_TRY(small_graph_ready(s, &s->clear, build_clear, e));
+    return small_graph_ready(s, &s->update, build_update, e);
 }
 
 loam_status loam_stepper_clear(loam_stepper *s, loam_error *e)

@@ -144,6 +144,8 @@ void loam_stepper_free(loam_stepper *s); /* NULL is fine */
  * plan, for its memory and splits. */
 loam_status loam_stepper_plan(loam_stepper *s, int64_t n_tokens, bool train, const loam_plan **out,
                               loam_error *e);
+/* Takes the memory that training on a batch of n_tokens needs. */
+loam_status loam_stepper_reserve(loam_stepper *s, int64_t n_tokens, loam_error *e);
 /* Adds the batch's gradients, each trained token weighted by `weight` (1 / the trained tokens of
  * the whole optimizer step), and gives the sum of its tokens' losses. */
 loam_status loam_stepper_backward(loam_stepper *s, const loam_batch *b, float weight,

@@ -52,7 +52,7 @@ static loam_status check_options(const loam_run *r)
     LOAM_TRY(check_range(r, "--steps-per-eval", (double)o->steps_per_eval, 0, 1e9));
     LOAM_TRY(check_range(r, "--patience", (double)o->patience, 0, 1e9));
     LOAM_TRY(check_range(r, "--save-every", (double)o->save_every, 0, 1e9));
-    LOAM_TRY(check_range(r, "--keep", (double)o->keep, 0, LOAM_CHECKPOINTS_MAX));
+    LOAM_TRY(check_range(r, "--keep", (double)o->keep, 0, LOAM_CHECKPOINTS_MAX - 1));
     LOAM_TRY(check_range(r, "--lora-plus-ratio", o->lora_plus_ratio, 1e-3, 1e3));
     return LOAM_OK;
 }
@@ -190,13 +190,17 @@ loam_status loam_run_prepare(loam_run *r)
     LOAM_TRY(loam_stepper_plan(r->stepper, 32, true, &plan, r->e));
     LOAM_TRY(load_data(r));
     count_steps(r);
-    /* The longest batch is planned before step 1, so that memory does not run out on it later. */
+    /* The longest batch of the first epochs is planned before step 1, and its memory taken, so that
+     * a run does not find out after an hour that there is not enough. */
     LOAM_TRY(loam_run_forecast(r));
     r->event.memory_bytes = r->forecast.total_bytes;
     r->event.forecast = &r->forecast;
     LOAM_TRY(loam_stepper_plan(r->stepper, r->forecast.longest_tokens, true, &plan, r->e));
     send_splits(r, plan);
-    return r->is_forecast ? LOAM_OK : prepare_files(r);
+    if (r->is_forecast)
+        return LOAM_OK;
+    LOAM_TRY(loam_stepper_reserve(r->stepper, r->forecast.longest_tokens, r->e));
+    return prepare_files(r);
 }
 
 void loam_run_release(loam_run *r)
@@ -328,6 +332,13 @@ static loam_status stopped(loam_run *r)
     loam_status status = loam_run_save_adapter(r, path);
     loam_free(path);
     LOAM_TRY(status);
+    if (r->saved_step != r->event.step)
+        return loam_fail(r->e, LOAM_E_CANCELLED,
+                         "stopped after step %lld of %lld; the loss was running away, so the state "
+                         "kept is that of step %lld: go on from it with the same command and "
+                         "--resume '%s'",
+                         (long long)r->event.step, (long long)r->n_steps, (long long)r->saved_step,
+                         r->state_path);
     return loam_fail(r->e, LOAM_E_CANCELLED,
                      "stopped after step %lld of %lld; state and adapter of this step are saved: "
                      "go on with the same command and --resume '%s'",

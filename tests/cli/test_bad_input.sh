@@ -137,6 +137,10 @@ run_cases() {
     refused "eval without data" 2 "--data FILE is missing"
     capture "$LOAM" generate "$model"
     refused "generate without a prompt" 2 "-p TEXT is missing"
+    capture "$LOAM" generate "$model" -p "$(printf '\377 hello')"
+    refused "a prompt that is not UTF-8" 1 "not valid UTF-8"
+    capture "$LOAM" generate "$model" -p hello --ctx 99999
+    refused "a context beyond the model's" 2 "at most 1024 tokens"
     capture "$LOAM" inspect "$dir/ten-bytes.gguf"
     refused "inspect ten bytes" 1 "ten-bytes.gguf"
     capture "$LOAM" parity --op SOFTMAX

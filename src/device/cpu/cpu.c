@@ -83,7 +83,7 @@ static bool cpu_supports(const loam_device *d, const loam_node *n, char *reason)
 static size_t cpu_scratch_bytes(const loam_device *device, const loam_node *n)
 {
     const cpu_device *d = (const cpu_device *)device;
-    if (loam_op_get(n->op)->is_view)
+    if (loam_op_get(n->op)->is_view || loam_tensor_ne(&n->t) == 0)
         return 0;
     const cpu_kernel *k = kernel_of(d, n);
     return k && k->scratch_bytes ? k->scratch_bytes(d, n) : 0;
