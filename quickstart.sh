@@ -63,7 +63,7 @@ elif command -v brew >/dev/null 2>&1; then
     brew install $homebrew
 else
     echo "neither apt-get nor brew is here; the build needs a C11 compiler, CMake, Ninja, pkg-config,"
-    echo "jansson, PCRE2, libyaml, xxHash, and oneDNN or OpenBLAS"
+    echo "jansson, libyaml, xxHash, and oneDNN or OpenBLAS"
 fi
 
 say "Building build/release/loam"

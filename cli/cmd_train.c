@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 extern const command command_train;
 
@@ -133,13 +134,22 @@ typedef struct training {
     bool began;
 } training;
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* The options are written once the run is known to begin. */
 static bool on_event(void *user, const loam_event *event)
 {
     training *t = user;
     if (event->kind == LOAM_EVENT_START) {
         t->began = true;
-        if (!options_write_config(&command_train, t->config_path, t->report.model_path, t->s))
+        /* A run from its own configuration leaves that as it is. */
+        bool is_own = t->s->config && is_same_file(t->s->config, t->config_path);
+        if (!is_own &&
+            !options_write_config(&command_train, t->config_path, t->report.model_path, t->s))
             terminal_warn("cannot write '%s': %s", t->config_path, strerror(errno));
     }
     return train_report_event(&t->report, event);

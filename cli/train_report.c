@@ -290,11 +290,14 @@ void train_report_result(const train_report *r, const loam_train_result *result,
         json_result(r, result, status);
         return;
     }
-    if (isfinite(result->best_valid_loss))
+    if (isfinite(result->best_valid_loss)) {
         terminal_line("\nvalidation loss %.4f at first, %s%.4f%s at best (step %lld)",
                       result->first_valid_loss, terminal_style(STYLE_GOOD), result->best_valid_loss,
                       terminal_style(STYLE_NONE), (long long)result->best_step);
-    else if (result->n_steps > 0)
+        if (result->best_valid_loss > result->first_valid_loss)
+            terminal_warn("no validation was better than the model was before: the adapter makes "
+                          "it worse; try a lower --learning-rate");
+    } else if (result->n_steps > 0)
         terminal_line("\nloss %.4f at the first step, %.4f at the last", result->first_loss,
                       result->last_loss);
     terminal_line("%lld steps, %lld tokens in %s (%.0f tokens/s)", (long long)result->n_steps,

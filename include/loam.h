@@ -239,7 +239,7 @@ typedef struct loam_train_result {
     double first_loss, last_loss;
     double first_valid_loss, best_valid_loss; /* NAN without validation */
     int64_t best_step;
-    int64_t n_tokens;
+    int64_t n_tokens;   /* of this call, as seconds; not those before a resume */
     double seconds;     /* of this call */
     bool stopped_early; /* by patience */
 } loam_train_result;

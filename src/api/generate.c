@@ -196,6 +196,9 @@ static loam_status generate(generation *x, loam_adapter *a, loam_error *e)
 {
     LOAM_TRY(check_options(x->o, x->m->base->hparams.n_ctx_train, e));
     LOAM_TRY(make_prompt(x, e));
+    if (x->tokens.n > context_tokens(x))
+        return loam_fail(e, LOAM_E_USAGE, "the prompt has %lld tokens; the context holds %lld",
+                         (long long)x->tokens.n, (long long)context_tokens(x));
     x->scratch = loam_alloc(loam_sample_scratch_bytes(x->m->base->hparams.n_vocab));
     if (!x->scratch)
         return loam_fail(e, LOAM_E_MEMORY, "no memory to sample");

@@ -60,6 +60,8 @@ loam_status loam_gguf_open_header(const char *path, loam_gguf **out, loam_error 
 void loam_gguf_close(loam_gguf *g);
 
 const char *loam_gguf_path(const loam_gguf *g);
+/* The path of one file of the model. */
+const char *loam_gguf_shard_path(const loam_gguf *g, int shard);
 uint32_t loam_gguf_version(const loam_gguf *g);
 size_t loam_gguf_alignment(const loam_gguf *g);
 int loam_gguf_n_shards(const loam_gguf *g);

@@ -172,6 +172,11 @@ void loam_gguf_close(loam_gguf *g)
     loam_free(g);
 }
 
+const char *loam_gguf_shard_path(const loam_gguf *g, int shard)
+{
+    return g->files[shard].path;
+}
+
 const char *loam_gguf_path(const loam_gguf *g)
 {
     return g->files[0].path;

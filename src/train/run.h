@@ -29,6 +29,9 @@ typedef struct loam_run {
     uint64_t base_hash;
     loam_forecast forecast;
     char *state_path; /* beside the output */
+    char *lock_path;
+    int lock_fd;
+    bool is_locked;
     FILE *metrics;
 
     int64_t n_steps, n_warmup;
@@ -84,6 +87,14 @@ bool loam_run_is_running_away(const loam_run *r);
 
 /* Fills r->forecast. */
 loam_status loam_run_forecast(loam_run *r);
+
+/* outputs.c */
+/* Names the files that the run writes, sees that they can be written and that the model is none of
+ * them, and locks them against other runs. */
+loam_status loam_run_claim_outputs(loam_run *r);
+/* Refuses data files that the run would write over. */
+loam_status loam_run_protect_data(const loam_run *r);
+void loam_run_release_outputs(loam_run *r);
 
 /* metrics.c */
 

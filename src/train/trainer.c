@@ -83,15 +83,6 @@ static void send_splits(loam_run *r, const loam_plan *plan)
 
 /* ---- preparation -------------------------------------------------------------------------- */
 
-/* The folder of the output takes files: known before the first step, not after the last. */
-static loam_status check_output(const loam_run *r)
-{
-    loam_file_writer *w;
-    LOAM_TRY(loam_file_writer_open(r->o->output, &w, r->e));
-    loam_file_writer_discard(w);
-    return LOAM_OK;
-}
-
 static loam_status make_adapter(loam_run *r)
 {
     const loam_train_options *o = r->o;
@@ -170,9 +161,6 @@ static void count_steps(loam_run *r)
 static loam_status prepare_files(loam_run *r)
 {
     r->saved_step = -1;
-    r->state_path = loam_run_path_beside(r->o->output, "-state");
-    if (!r->state_path)
-        return loam_fail(r->e, LOAM_E_MEMORY, "no memory for a path");
     r->base_hash = loam_gguf_hash(r->m->gguf);
     r->result.first_valid_loss = r->result.best_valid_loss = NAN;
     r->event.best_loss = NAN;
@@ -184,23 +172,20 @@ loam_status loam_run_prepare(loam_run *r)
     const loam_plan *plan;
     LOAM_TRY(check_options(r));
     if (!r->is_forecast)
-        LOAM_TRY(check_output(r));
+        LOAM_TRY(loam_run_claim_outputs(r));
     LOAM_TRY(make_adapter(r));
     /* Before any data is read: does every op on the way have a backward, and a device? */
     LOAM_TRY(loam_stepper_plan(r->stepper, 32, true, &plan, r->e));
     LOAM_TRY(load_data(r));
+    if (!r->is_forecast)
+        LOAM_TRY(loam_run_protect_data(r));
     count_steps(r);
-    /* The longest batch of the first epochs is planned before step 1, and its memory taken, so that
-     * a run does not find out after an hour that there is not enough. */
     LOAM_TRY(loam_run_forecast(r));
     r->event.memory_bytes = r->forecast.total_bytes;
     r->event.forecast = &r->forecast;
     LOAM_TRY(loam_stepper_plan(r->stepper, r->forecast.longest_tokens, true, &plan, r->e));
     send_splits(r, plan);
-    if (r->is_forecast)
-        return LOAM_OK;
-    LOAM_TRY(loam_stepper_reserve(r->stepper, r->forecast.longest_tokens, r->e));
-    return prepare_files(r);
+    return r->is_forecast ? LOAM_OK : prepare_files(r);
 }
 
 void loam_run_release(loam_run *r)
@@ -213,7 +198,7 @@ void loam_run_release(loam_run *r)
     loam_dataset_free(r->valid);
     loam_stepper_free(r->stepper);
     loam_lora_free(r->lora);
-    loam_free(r->state_path);
+    loam_run_release_outputs(r);
 }
 
 /* ---- the loop ----------------------------------------------------------------------------- */
@@ -365,6 +350,9 @@ static loam_status begin(loam_run *r)
 {
     loam_run_send(r, LOAM_EVENT_START, NULL);
     LOAM_TRY(check_fit(r));
+    /* The memory of the longest batch of the first epochs is taken before step 1, so that a run
+     * does not find out after an hour that there is not enough. */
+    LOAM_TRY(loam_stepper_reserve(r->stepper, r->forecast.longest_tokens, r->e));
     LOAM_TRY(loam_run_metrics_open(r));
     r->started_ms = loam_now_ms();
     if (r->stop)
@@ -381,6 +369,7 @@ static loam_status begin(loam_run *r)
 
 static loam_status loop(loam_run *r)
 {
+    int64_t n_tokens_before = r->event.n_tokens;
     LOAM_TRY(begin(r));
     while (r->event.step < r->n_steps && !r->stop && !is_out_of_patience(r)) {
         LOAM_TRY(train_step(r));
@@ -388,7 +377,7 @@ static loam_status loop(loam_run *r)
     }
     r->result.stopped_early = is_out_of_patience(r) && r->event.step < r->n_steps;
     r->result.n_steps = r->event.step;
-    r->result.n_tokens = r->event.n_tokens;
+    r->result.n_tokens = r->event.n_tokens - n_tokens_before;
     r->result.seconds = (loam_now_ms() - r->started_ms) / 1e3;
     if (r->stop && (r->event.step < r->n_steps || validation_is_due(r)))
         return stopped(r);

@@ -154,6 +154,38 @@ run_cases() {
 
 run_cases
 
+# Nothing that a run reads is written over, however it is called.
+cp "$model" "$dir/base.gguf"
+cp "$valid_data" "$dir/set.jsonl"
+ln -s base.gguf "$dir/link.gguf"
+cp "$model" "$dir/named-state.gguf"
+few="--data $dir/set.jsonl --max-seq-length 128"
+# shellcheck disable=SC2086 # $few is a list of words
+protected() {
+    capture "$LOAM" train "$dir/$1" $few --iters 1 -o "$dir/$2" --metrics "$dir/$3"
+    refused "$4" 2 "would be written over"
+}
+protected base.gguf base.gguf m.jsonl "the model as output"
+protected base.gguf link.gguf m.jsonl "a link to the model as output"
+protected named-state.gguf named.gguf m.jsonl "the model where the state goes"
+protected base.gguf set.jsonl m.jsonl "the data as output"
+protected base.gguf o.gguf base.gguf "the model as metrics"
+protected base.gguf o.gguf set.jsonl "the data as metrics"
+check "the model is whole" cmp -s "$model" "$dir/base.gguf"
+check "the data is whole" cmp -s "$valid_data" "$dir/set.jsonl"
+
+# One run at a time writes an adapter.
+# shellcheck disable=SC2086
+"$LOAM" train "$model" $few --iters 400 -o "$dir/one.gguf" >"$dir/one.out" 2>&1 &
+first=$!
+while ! grep -q '^step 1/' "$dir/one.out"; do sleep 0.1; done
+# shellcheck disable=SC2086
+capture "$LOAM" train "$model" $few --iters 1 -o "$dir/one.gguf"
+refused "a second run into the same adapter" 2 "another run is writing"
+kill -INT "$first"
+wait "$first"
+check "the lock is gone with its run" [ ! -e "$dir/one-state-lock.gguf" ]
+
 # A file that stood at the output's place stays as it was when the run fails.
 echo before >"$out/adapter.gguf"
 train "$model" --data "$dir/broken.jsonl" -o "$out/adapter.gguf" --iters 1

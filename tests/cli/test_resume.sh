@@ -78,9 +78,13 @@ num-layers: 1
 max-seq-length: 64
 rslora: true
 EOF
+cp "$dir/list.yaml" "$dir/list-before.yaml"
 capture "$LOAM" train -c "$dir/list.yaml" -o "$dir/list.gguf"
 check "lists work" [ "$rc" -eq 0 ]
-check "their values arrive" grep -q '^target-modules: "attn_q,attn_v"$' "$dir/list.yaml"
+check "a configuration that is used is not written over" \
+    cmp -s "$dir/list.yaml" "$dir/list-before.yaml"
+capture "$LOAM" train -c "$dir/list.yaml" -o "$dir/listed.gguf"
+check "their values arrive" grep -q '^target-modules: "attn_q,attn_v"$' "$dir/listed.yaml"
 check "flags without a value work" grep -q '^rslora: true$' "$dir/list.yaml"
 
 bad_config() {
